@@ -1,0 +1,87 @@
+"""What the chat service tells the UI. Frozen values, sent from the thread where they happen."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from localpaged.engine.events import FinishReason, LoadEvent, ReadyEvent, Usage
+from localpaged.errors import LocalPagedError
+from localpaged.store.rows import TurnStatus
+
+
+@dataclass(frozen=True, slots=True)
+class TurnPrefill:
+    """The prompt is being read: `cached` + newly computed tokens of `total`."""
+
+    chat_id: str
+    turn_id: str
+    cached_tokens: int
+    computed_tokens: int
+    prompt_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class TurnText:
+    """More text of an answer. Append `text`; `token_count` is the answer's total so far."""
+
+    chat_id: str
+    turn_id: str
+    text: str
+    token_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class TurnEnded:
+    """An answer is complete, stopped or failed; what was sent stays and is saved."""
+
+    chat_id: str
+    turn_id: str
+    status: TurnStatus
+    finish_reason: FinishReason | None
+    usage: Usage | None
+    error: LocalPagedError | None
+
+
+@dataclass(frozen=True, slots=True)
+class ModelLoading:
+    """The model loads; `event` tells the stage."""
+
+    event: LoadEvent
+
+
+@dataclass(frozen=True, slots=True)
+class ModelReady:
+    """The model answers from now on."""
+
+    event: ReadyEvent
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFailed:
+    """There is no model: it could not be loaded, or the engine died."""
+
+    error: LocalPagedError
+
+
+@dataclass(frozen=True, slots=True)
+class SavingFailed:
+    """History is not being saved at the moment (disk full, read-only); it is tried again."""
+
+    error: LocalPagedError
+
+
+@dataclass(frozen=True, slots=True)
+class SavingRecovered:
+    """What could not be saved is saved now."""
+
+
+ChatEvent = (
+    TurnPrefill
+    | TurnText
+    | TurnEnded
+    | ModelLoading
+    | ModelReady
+    | ModelFailed
+    | SavingFailed
+    | SavingRecovered
+)

@@ -1,0 +1,55 @@
+"""The shape of a Llama-like decoder: what a model file says and the native decoder needs.
+
+Plain values, no torch: `models` fills it from GGUF metadata or a transformers config,
+`engine.native` builds layers from it, and sizes are computed from it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Llama3RopeScaling:
+    """Frequency-dependent rope scaling of Llama 3.1 (transformers `rope_type: llama3`)."""
+
+    factor: float
+    low_freq_factor: float
+    high_freq_factor: float
+    original_context: int
+
+
+@dataclass(frozen=True, slots=True)
+class DecoderConfig:
+    """Dimensions and switches of one decoder-only model.
+
+    `architecture` is the family: llama, mistral, qwen2 or qwen3. `context_length` is in tokens.
+    `rope_factors` (one per rotated pair) divide the rope frequencies; GGUF files carry
+    Llama 3 scaling in this form. `sliding_window` counts the visible tokens, own token included.
+    """
+
+    architecture: str
+    vocab_size: int
+    hidden_size: int
+    intermediate_size: int
+    num_layers: int
+    num_heads: int
+    num_kv_heads: int
+    head_dim: int
+    context_length: int
+    rms_norm_eps: float
+    rope_theta: float
+    rope_scaling: Llama3RopeScaling | None = None
+    has_qkv_bias: bool = False
+    has_qk_norm: bool = False
+    is_tied: bool = False
+    sliding_window: int | None = None
+
+    @property
+    def qkv_rows(self) -> int:
+        """Output rows of the fused query, key and value projection."""
+        return (self.num_heads + 2 * self.num_kv_heads) * self.head_dim
+
+    def kv_bytes_per_token(self, element_bytes: int) -> int:
+        """Bytes of K and V that one token takes in all layers."""
+        return 2 * self.num_layers * self.num_kv_heads * self.head_dim * element_bytes

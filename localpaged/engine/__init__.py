@@ -1,0 +1,1 @@
+"""The paged engine: block pool, prefix tree, scheduler, native decoder, one thread."""

@@ -1,0 +1,113 @@
+"""What the engine tells its listeners. Frozen values; they may cross threads."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from localpaged.engine.params import RequestId
+from localpaged.errors import LocalPagedError
+
+
+class FinishReason(StrEnum):
+    """Why a request ended without an error."""
+
+    STOP = "stop"
+    LENGTH = "length"
+    CANCELLED = "cancelled"
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """The bill of one request. Times are in seconds.
+
+    `prompt_tokens` = `cached_tokens` (found in the prefix tree) + tokens computed by prefill.
+    `ttft_s` runs from submit to the first token; `decode_s` from the first to the last token.
+    """
+
+    prompt_tokens: int
+    cached_tokens: int
+    completion_tokens: int
+    ttft_s: float
+    decode_s: float
+
+    @property
+    def new_tokens(self) -> int:
+        """Prompt tokens that had to be computed."""
+        return self.prompt_tokens - self.cached_tokens
+
+    @property
+    def decode_tokens_per_s(self) -> float:
+        """Speed after the first token; 0 when there is only one."""
+        return (self.completion_tokens - 1) / self.decode_s if self.decode_s > 0 else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class PrefillEvent:
+    """How far the prompt is: `cached_tokens` from the tree, `computed_tokens` cached included."""
+
+    request_id: RequestId
+    cached_tokens: int
+    computed_tokens: int
+    prompt_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class TokenEvent:
+    """New text. `token_ids` are the sampled ids since the last event; `text` may be empty.
+
+    Text is held back while it may be half a character or the start of a stop string.
+    """
+
+    request_id: RequestId
+    token_ids: tuple[int, ...]
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class FinishEvent:
+    """The request is over; all its text has been sent."""
+
+    request_id: RequestId
+    reason: FinishReason
+    usage: Usage
+
+
+@dataclass(frozen=True, slots=True)
+class FailEvent:
+    """The request is over with an error; text sent before stays valid."""
+
+    request_id: RequestId
+    error: LocalPagedError
+
+
+@dataclass(frozen=True, slots=True)
+class LoadEvent:
+    """A stage of loading: `done` of `total` in `unit` ("bytes", "blocks", ""); total 0 = unknown."""
+
+    stage: str
+    done: int = 0
+    total: int = 0
+    unit: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadyEvent:
+    """The model is loaded and the first request can run at once."""
+
+    model_name: str
+    device: str
+    dtype: str
+    context_length: int
+    load_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class EngineFailedEvent:
+    """The engine is gone; every open request got a FailEvent before this."""
+
+    error: LocalPagedError
+
+
+RequestEvent = PrefillEvent | TokenEvent | FinishEvent | FailEvent
+Event = RequestEvent | LoadEvent | ReadyEvent | EngineFailedEvent

@@ -1,0 +1,48 @@
+"""A picture of the engine between two steps: plain ints and strings, published by assignment."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from localpaged.engine.params import BLOCK_SIZE_TOKENS, RequestId
+
+
+@dataclass(frozen=True, slots=True)
+class SequenceView:
+    """One request that waits or runs. `state` is waiting, prefill or decode."""
+
+    request_id: RequestId
+    chat_id: str
+    state: str
+    queue_position: int | None
+    num_tokens: int
+    num_computed: int
+    shared_blocks: int
+    own_blocks: int
+
+
+@dataclass(frozen=True, slots=True)
+class EngineSnapshot:
+    """Blocks by class and totals since start. `held` are in use, `cached` can be evicted.
+
+    held_blocks + cached_blocks + free_blocks == total_blocks.
+    """
+
+    model_name: str = ""
+    device: str = ""
+    block_size: int = BLOCK_SIZE_TOKENS
+    block_bytes: int = 0
+    total_blocks: int = 0
+    held_blocks: int = 0
+    cached_blocks: int = 0
+    free_blocks: int = 0
+    sequences: tuple[SequenceView, ...] = ()
+    steps: int = 0
+    prompt_tokens: int = 0
+    cached_prompt_tokens: int = 0
+    computed_prompt_tokens: int = 0
+    generated_tokens: int = 0
+    block_copies: int = 0
+    evicted_blocks: int = 0
+    preemptions: int = 0
+    decode_tokens_per_s: float = 0.0

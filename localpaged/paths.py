@@ -1,0 +1,60 @@
+"""Where localpaged keeps its files; every folder is made, owner-only, on first write.
+
+`LOCALPAGED_HOME` puts everything below one folder.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import platformdirs
+
+APP = "localpaged"
+HOME_VARIABLE = "LOCALPAGED_HOME"
+
+
+def data_dir() -> Path:
+    """Chats and models: what must not be lost."""
+    return _home("data") or Path(platformdirs.user_data_dir(APP))
+
+
+def cache_dir() -> Path:
+    """What can be computed again; safe to delete at any time."""
+    return _home("cache") or Path(platformdirs.user_cache_dir(APP))
+
+
+def state_dir() -> Path:
+    """Logs and locks."""
+    return _home("state") or Path(platformdirs.user_state_dir(APP))
+
+
+def config_file() -> Path:
+    """The user's settings (TOML)."""
+    return (_home("config") or Path(platformdirs.user_config_dir(APP))) / "config.toml"
+
+
+def models_dir() -> Path:
+    """Model files and folders, one entry a model."""
+    return data_dir() / "models"
+
+
+def database_file() -> Path:
+    """The chat history."""
+    return data_dir() / "chats.db"
+
+
+def log_file() -> Path:
+    """Where native libraries and warnings print while the screen belongs to the UI."""
+    return state_dir() / "localpaged.log"
+
+
+def ensure_private_dir(folder: Path) -> Path:
+    """Make `folder` (and its parents) readable by its owner only; return it."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return folder
+
+
+def _home(part: str) -> Path | None:
+    home = os.environ.get(HOME_VARIABLE)
+    return Path(home).expanduser() / part if home else None

@@ -1,0 +1,1 @@
+"""Chat history in SQLite. Knows nothing of the engine or the screen."""

@@ -1,0 +1,85 @@
+"""Rows of the history as frozen values; they may cross threads. Times are Unix seconds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class TurnStatus(StrEnum):
+    """Where an answer stands. The first three are open, the rest final."""
+
+    QUEUED = "queued"
+    PREFILL = "prefill"
+    STREAMING = "streaming"
+    DONE = "done"
+    STOPPED = "stopped"
+    ERROR = "error"
+    INTERRUPTED = "interrupted"
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the answer may still grow."""
+        return self in (TurnStatus.QUEUED, TurnStatus.PREFILL, TurnStatus.STREAMING)
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One message of the tree; `hash` covers the role, the text and the whole way to the root."""
+
+    hash: str
+    parent_hash: str | None
+    role: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Chat:
+    """A named tip of the message tree."""
+
+    id: str
+    title: str
+    tip_hash: str | None
+    model: str
+    draft: str
+    created_at: float
+    updated_at: float
+    deleted_at: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """A question's answer: where it hangs (`parent_hash`), what became of it, what it cost.
+
+    `tip_hash` is the answer's message, None while it is open. `partial_text` is what is saved
+    of an open answer so far.
+    """
+
+    id: str
+    chat_id: str
+    parent_hash: str | None
+    tip_hash: str | None
+    status: TurnStatus
+    model: str
+    partial_text: str = ""
+    finish_reason: str | None = None
+    error: str | None = None
+    seed: int | None = None
+    prompt_tokens: int | None = None
+    cached_tokens: int | None = None
+    completion_tokens: int | None = None
+    ttft_s: float | None = None
+    decode_s: float | None = None
+    created_at: float = 0.0
+    finished_at: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """A line of a transcript: a message and, for an answer, the turn that made it.
+
+    For an open answer `message` is None and the turn's `partial_text` holds the text.
+    """
+
+    message: Message | None
+    turn: Turn | None
