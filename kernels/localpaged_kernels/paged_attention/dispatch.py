@@ -1,0 +1,49 @@
+"""Checks the arguments of paged attention and picks the implementation."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from localpaged_kernels.errors import UnsupportedShape
+
+if TYPE_CHECKING:
+    import torch
+
+    from localpaged_kernels.paged_attention.batch import AttentionBatch
+
+
+def paged_attention(
+    queries: torch.Tensor,
+    kv: torch.Tensor,
+    batch: AttentionBatch,
+    *,
+    scale: float,
+    window: int | None = None,
+) -> torch.Tensor:
+    """Return each query's attention over its own sequence; see `reference.paged_attention`.
+
+    Raises UnsupportedShape, with expected and got, when queries, cache and batch do not fit.
+    """
+    _check(queries, kv, batch)
+    # Deferred: importing the package must not import torch.
+    from localpaged_kernels.paged_attention import torch_cpu
+
+    return torch_cpu.paged_attention(queries, kv, batch, scale=scale, window=window)
+
+
+def _check(queries: torch.Tensor, kv: torch.Tensor, batch: AttentionBatch) -> None:
+    if queries.dim() != 3 or queries.shape[0] != batch.num_queries:
+        raise UnsupportedShape(
+            f"queries {tuple(queries.shape)}: expected [{batch.num_queries}, heads, head_dim]"
+        )
+    if kv.dim() != 5 or kv.shape[3] != batch.block_size or kv.shape[4] != queries.shape[2]:
+        raise UnsupportedShape(
+            f"kv {tuple(kv.shape)}: expected [2, kv_heads, blocks, {batch.block_size}, "
+            f"{queries.shape[2]}]"
+        )
+    if queries.shape[1] % kv.shape[1]:
+        raise UnsupportedShape(f"{queries.shape[1]} heads do not divide by {kv.shape[1]} KV heads")
+    if queries.dtype != kv.dtype or queries.device != kv.device:
+        raise UnsupportedShape(
+            f"queries {queries.dtype} on {queries.device}, kv {kv.dtype} on {kv.device}"
+        )

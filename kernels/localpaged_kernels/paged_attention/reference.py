@@ -1,0 +1,42 @@
+"""What paged attention means, one query at a time, in float32. Slow and obvious."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import torch
+
+    from localpaged_kernels.paged_attention.batch import AttentionBatch
+
+
+def paged_attention(
+    queries: torch.Tensor,
+    kv: torch.Tensor,
+    batch: AttentionBatch,
+    *,
+    scale: float,
+    window: int | None = None,
+) -> torch.Tensor:
+    """Return softmax(scale · q kᵀ) v for each query over its own sequence.
+
+    queries [queries, heads, head_dim]; kv [2, kv_heads, blocks, block_size, head_dim]; the result
+    is like queries. Query i of a row sees the tokens up to its own, with a `window` only the last
+    `window` of them. Heads are grouped: head h reads KV head h // (heads / kv_heads).
+    """
+    out = queries.new_empty(queries.shape)
+    group = queries.shape[1] // kv.shape[1]
+    first = 0
+    for table, query_len, seq_len in zip(
+        batch.tables, batch.query_lens, batch.seq_lens, strict=True
+    ):
+        keys, values = kv[:, :, table].flatten(2, 3)[:, :, :seq_len].float()
+        for i in range(query_len):
+            seen = seq_len - query_len + i + 1
+            start = 0 if window is None else max(0, seen - window)
+            for head in range(queries.shape[1]):
+                k, v = keys[head // group, start:seen], values[head // group, start:seen]
+                weights = (k @ queries[first + i, head].float() * scale).softmax(0)
+                out[first + i, head] = (weights @ v).to(out.dtype)
+        first += query_len
+    return out

@@ -1,0 +1,120 @@
+"""Paged attention on the CPU: gather the blocks, then torch's fused attention.
+
+All decodes run as one padded call in which a KV head's query group takes the place of the
+query length, so that K and V are read once a group; each prompt chunk is a call of its own.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+import torch.nn.functional as F
+
+if TYPE_CHECKING:
+    from localpaged_kernels.paged_attention.batch import AttentionBatch
+
+
+def paged_attention(
+    queries: torch.Tensor,
+    kv: torch.Tensor,
+    batch: AttentionBatch,
+    *,
+    scale: float,
+    window: int | None = None,
+) -> torch.Tensor:
+    """Do what `reference.paged_attention` does; same arguments, same result."""
+    outputs: list[torch.Tensor] = []
+    if batch.num_decodes:
+        outputs.append(_decode(queries[: batch.num_decodes], kv, batch, scale, window))
+    first = batch.num_decodes
+    for row in range(batch.num_decodes, len(batch.query_lens)):
+        last = first + batch.query_lens[row]
+        outputs.append(_prefill(queries[first:last], kv, batch, row, scale, window))
+        first = last
+    return outputs[0] if len(outputs) == 1 else torch.cat(outputs)
+
+
+def _decode(
+    queries: torch.Tensor, kv: torch.Tensor, batch: AttentionBatch, scale: float, window: int | None
+) -> torch.Tensor:
+    rows, heads, dim = queries.shape
+    kv_heads = kv.shape[1]
+    keys, values = _gather(kv, batch.block_tables).view(2, kv_heads, rows, -1, dim)
+    if rows == 1:  # nothing is padded: cut instead of masking
+        end = batch.seq_lens[0]
+        start = 0 if window is None else max(0, end - window)
+        keys, values, mask = keys[:, :, start:end], values[:, :, start:end], None
+    else:
+        mask = _decode_mask(batch, window, queries.dtype)
+    grouped = queries.view(rows, kv_heads, heads // kv_heads, dim).transpose(0, 1)
+    out = F.scaled_dot_product_attention(grouped, keys, values, attn_mask=mask, scale=scale)
+    return out.transpose(0, 1).reshape(rows, heads, dim)
+
+
+def _prefill(
+    queries: torch.Tensor,
+    kv: torch.Tensor,
+    batch: AttentionBatch,
+    row: int,
+    scale: float,
+    window: int | None,
+) -> torch.Tensor:
+    length, heads, dim = queries.shape
+    kv_heads, seq_len = kv.shape[1], batch.seq_lens[row]
+    keys, values = _gather(kv, batch.tables[row]).view(2, kv_heads, 1, -1, dim)[..., :seq_len, :]
+    group = heads // kv_heads
+    grouped = queries.view(length, kv_heads, group, dim).permute(1, 2, 0, 3)
+    is_whole = length == seq_len and (window is None or window >= seq_len)
+    mask = None if is_whole else _prefill_mask(batch, row, window, queries.dtype)
+    out = F.scaled_dot_product_attention(
+        grouped,
+        keys.expand(-1, group, -1, -1),
+        values.expand(-1, group, -1, -1),
+        attn_mask=mask,
+        is_causal=is_whole,
+        scale=scale,
+    )
+    return out.permute(2, 0, 1, 3).reshape(length, heads, dim)
+
+
+def _gather(kv: torch.Tensor, blocks: torch.Tensor) -> torch.Tensor:
+    """Return [2, kv_heads, blocks × block_size × head_dim of all `blocks` in order]."""
+    flat = kv.view(2, kv.shape[1], kv.shape[2], -1)
+    return flat.index_select(2, blocks.reshape(-1))
+
+
+def _decode_mask(batch: AttentionBatch, window: int | None, dtype: torch.dtype) -> torch.Tensor:
+    """Return an additive mask [1, rows, 1, widest × block_size], made once a step."""
+    key = ("decode mask", window, dtype)
+    if key not in batch.shared:
+        ends = torch.tensor(batch.seq_lens[: batch.num_decodes]).unsqueeze(1)
+        position = torch.arange(batch.block_tables.shape[1] * batch.block_size).unsqueeze(0)
+        hidden = position >= ends
+        if window is not None:
+            hidden |= position < ends - window
+        mask = torch.zeros(hidden.shape, dtype=dtype).masked_fill_(hidden, float("-inf"))
+        batch.shared[key] = mask[None, :, None, :]
+    mask = batch.shared[key]
+    assert isinstance(mask, torch.Tensor)
+    return mask
+
+
+def _prefill_mask(
+    batch: AttentionBatch, row: int, window: int | None, dtype: torch.dtype
+) -> torch.Tensor:
+    """Return an additive mask [queries, tokens] for a chunk behind a prefix, made once a step."""
+    key = ("prefill mask", row, window, dtype)
+    if key not in batch.shared:
+        length, seq_len = batch.query_lens[row], batch.seq_lens[row]
+        own = torch.arange(seq_len - length, seq_len).unsqueeze(1)
+        position = torch.arange(seq_len).unsqueeze(0)
+        hidden = position > own
+        if window is not None:
+            hidden |= position <= own - window
+        batch.shared[key] = torch.zeros(hidden.shape, dtype=dtype).masked_fill_(
+            hidden, float("-inf")
+        )
+    mask = batch.shared[key]
+    assert isinstance(mask, torch.Tensor)
+    return mask

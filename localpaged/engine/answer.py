@@ -1,0 +1,70 @@
+"""Answer: what the engine remembers of a request besides its tokens: text, times, the bill."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence as Seq
+from dataclasses import dataclass
+
+from localpaged.engine.detokenizer import Detokenizer
+from localpaged.engine.events import FinishReason, Usage
+from localpaged.engine.sequence import Sequence
+
+
+@dataclass(frozen=True, slots=True)
+class Vocabulary:
+    """What the engine needs to know of a tokenizer.
+
+    `token_bytes[i]` are the bytes that token i stands for, empty for control tokens.
+    `eos_ids` end an answer.
+    """
+
+    token_bytes: Seq[bytes]
+    eos_ids: frozenset[int]
+    num_known_ids: int
+
+
+class Answer:
+    """One request's way from tokens to text. Engine thread only. Times from one monotonic clock."""
+
+    def __init__(self, sequence: Sequence, vocabulary: Vocabulary, *, submitted_s: float) -> None:
+        self.sequence = sequence
+        self._vocabulary = vocabulary
+        self._detokenizer = Detokenizer(
+            vocabulary.token_bytes, stop=sequence.request.sampling.stop
+        )
+        self._submitted_s = submitted_s
+        self._first_token_s: float | None = None
+        self._last_token_s = submitted_s
+
+    def push(self, token_id: int, *, now_s: float, context_length: int) -> tuple[str, FinishReason | None]:
+        """Take the sampled token; return the text that is certain and, at the end, why."""
+        if self._first_token_s is None:
+            self._first_token_s = now_s
+        self._last_token_s = now_s
+        sampling = self.sequence.request.sampling
+        if token_id in self._vocabulary.eos_ids and not sampling.ignore_eos:
+            return self._detokenizer.finish(), FinishReason.STOP
+        text = self._detokenizer.push(token_id)
+        if self._detokenizer.is_stopped:
+            return text, FinishReason.STOP
+        is_full = len(self.sequence.tokens) >= context_length
+        if is_full or self.sequence.num_generated == sampling.max_tokens:
+            text += self._detokenizer.finish()
+            is_stopped = self._detokenizer.is_stopped
+            return text, FinishReason.STOP if is_stopped else FinishReason.LENGTH
+        return text, None
+
+    def finish_text(self) -> str:
+        """Return what was held back when the answer is ended from outside."""
+        return self._detokenizer.finish()
+
+    def usage(self) -> Usage:
+        """Return the bill so far."""
+        first = self._first_token_s
+        return Usage(
+            prompt_tokens=self.sequence.num_prompt,
+            cached_tokens=self.sequence.num_cached_at_start or 0,
+            completion_tokens=self.sequence.num_generated,
+            ttft_s=0.0 if first is None else first - self._submitted_s,
+            decode_s=0.0 if first is None else self._last_token_s - first,
+        )

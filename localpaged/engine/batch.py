@@ -1,0 +1,68 @@
+"""Batch: a StepPlan as tensors."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import chain
+
+import torch
+
+from localpaged.engine.block_pool import READ_PAD_BLOCK
+from localpaged.engine.step_plan import PlannedRow, StepPlan
+from localpaged_kernels import AttentionBatch
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Inputs of one forward pass, rows of the plan one after the other.
+
+    `token_ids`, `positions` and `slots` are [tokens] int64; `sampled_tokens` [sampled rows] int64
+    are the indexes of the tokens whose hidden states become logits.
+    """
+
+    token_ids: torch.Tensor
+    positions: torch.Tensor
+    slots: torch.Tensor
+    sampled_tokens: torch.Tensor
+    attention: AttentionBatch
+
+
+def build_batch(plan: StepPlan, *, block_size: int) -> Batch:
+    """Make the tensors of `plan`."""
+    token_ids: list[int] = []
+    positions: list[int] = []
+    slots: list[int] = []
+    sampled: list[int] = []
+    for row in plan.rows:
+        token_ids += row.token_ids
+        positions += range(row.start, row.end)
+        slots += _slots(row, block_size)
+        if row.is_sampled:
+            sampled.append(len(token_ids) - 1)
+    decodes = [row for row in plan.rows if len(row.token_ids) == 1]
+    widest = max((len(row.block_table) for row in decodes), default=0)
+    padded = chain.from_iterable(
+        chain(row.block_table, [READ_PAD_BLOCK] * (widest - len(row.block_table)))
+        for row in decodes
+    )
+    return Batch(
+        token_ids=torch.tensor(token_ids),
+        positions=torch.tensor(positions),
+        slots=torch.tensor(slots),
+        sampled_tokens=torch.tensor(sampled, dtype=torch.int64),
+        attention=AttentionBatch(
+            tables=tuple(torch.tensor(row.block_table) for row in plan.rows),
+            block_tables=torch.tensor(list(padded), dtype=torch.int64).view(len(decodes), widest),
+            query_lens=tuple(len(row.token_ids) for row in plan.rows),
+            seq_lens=tuple(row.end for row in plan.rows),
+            num_decodes=len(decodes),
+            block_size=block_size,
+        ),
+    )
+
+
+def _slots(row: PlannedRow, block_size: int) -> list[int]:
+    return [
+        row.block_table[position // block_size] * block_size + position % block_size
+        for position in range(row.start, row.end)
+    ]

@@ -1,0 +1,60 @@
+"""Detokenizer: text from token ids as it becomes certain; cuts at stop strings."""
+
+from __future__ import annotations
+
+import codecs
+from collections.abc import Sequence
+
+
+class Detokenizer:
+    """One answer's text. Engine thread only.
+
+    Bytes of each token go through an incremental UTF-8 decoder, so a character cut by a token
+    border waits (three bytes at most), invalid bytes become U+FFFD at once, and the cost of a
+    token does not depend on the text before it. Text that may begin a stop string is held back.
+    The text sent is always the text before the earliest stop string.
+    """
+
+    def __init__(self, token_bytes: Sequence[bytes], *, stop: tuple[str, ...] = ()) -> None:
+        self._token_bytes = token_bytes
+        self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
+        self._stop = stop
+        self._held = ""
+        self.is_stopped = False
+
+    def push(self, token_id: int) -> str:
+        """Take a token; return the text that is certain now."""
+        known = token_id < len(self._token_bytes)
+        data = self._token_bytes[token_id] if known else b""
+        return self._release(self._decoder.decode(data), is_end=False)
+
+    def finish(self) -> str:
+        """Return what was held back; the answer is over."""
+        return self._release(self._decoder.decode(b"", final=True), is_end=True)
+
+    def _release(self, text: str, *, is_end: bool) -> str:
+        if self.is_stopped:
+            return ""
+        self._held += text
+        found = [at for stop in self._stop if (at := self._held.find(stop)) >= 0]
+        if found:
+            # A match can still be beaten by a longer stop string that began before it.
+            cut = min(found)
+            if is_end or self._suspect_from() >= cut:
+                self.is_stopped = True
+                certain, self._held = self._held[:cut], ""
+                return certain
+        keep_from = len(self._held) if is_end else min([self._suspect_from(), *found])
+        certain, self._held = self._held[:keep_from], self._held[keep_from:]
+        return certain
+
+    def _suspect_from(self) -> int:
+        """Where the held text may turn into a stop string with what comes next."""
+        end = len(self._held)
+        first = end
+        for stop in self._stop:
+            for length in range(min(len(stop) - 1, end), 0, -1):
+                if self._held.endswith(stop[:length]):
+                    first = min(first, end - length)
+                    break
+        return first

@@ -1,0 +1,146 @@
+"""KVManager: joins pool and prefix tree; the only one that gives blocks to sequences."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from localpaged.engine.block_pool import BlockPool
+from localpaged.engine.prefix_tree import PartialMatch, PrefixTree
+from localpaged.engine.sequence import Sequence
+from localpaged.engine.step_plan import BlockCopy
+
+
+class KVManager:
+    """Block tables, sharing, copy-on-write, eviction. Engine thread only.
+
+    Invariants (see `check`): the count of a block is the number of block tables with it plus
+    pending copies from it; a block that will be written has one user and is not in the tree;
+    who holds a block of the tree holds everything above it, so eviction never breaks a prefix.
+    """
+
+    def __init__(self, num_blocks: int, *, block_size: int) -> None:
+        self.block_size = block_size
+        self.pool = BlockPool(num_blocks)
+        self.tree = PrefixTree()
+        self.num_copies = 0
+        self.num_evicted = 0
+
+    def admit(self, sequence: Sequence, *, num_tokens: int, reserved_blocks: int) -> bool:
+        """Match the prefix, hold what matched, and make room for `num_tokens` more, or for none.
+
+        `reserved_blocks` must stay available to others once the whole sequence is computed.
+        At least one token is always left to compute: a full hit still needs logits.
+        Returns False, with nothing held, when the room cannot be had.
+        """
+        assert not sequence.block_table and sequence.num_computed == 0
+        usable = sequence.tokens[:-1]
+        keys = sequence.keys(len(usable))
+        match = self.tree.match(keys, usable[len(keys) * self.block_size :])
+        # A partial match holds one block more than it saves; try without it before giving up.
+        for partial in (match.partial, None) if match.partial else (None,):
+            self._hold(sequence, match.blocks, partial)
+            missing = -(-len(sequence.tokens) // self.block_size) - len(sequence.block_table)
+            is_room = missing + reserved_blocks <= self.pool.num_free + self.pool.num_cached
+            if is_room and self.extend(sequence, num_tokens=min(num_tokens, sequence.num_todo)):
+                return True
+            self.release(sequence)
+        return False
+
+    def extend(self, sequence: Sequence, *, num_tokens: int) -> bool:
+        """Make the block table cover `num_tokens` tokens more than are computed, or nothing."""
+        needed = -(-(sequence.num_computed + num_tokens) // self.block_size)
+        missing = needed - len(sequence.block_table)
+        if missing > self.pool.num_free + self.pool.num_cached:
+            return False
+        for _ in range(missing):
+            sequence.block_table.append(self._acquire())
+        return True
+
+    def advance(self, sequence: Sequence, num_tokens: int) -> None:
+        """Record that KV for `num_tokens` more tokens exists; publish the blocks it filled."""
+        sequence.num_computed += num_tokens
+        self.num_copies += sequence.pending_copy is not None
+        self._settle_copy(sequence)
+        num_full = sequence.num_computed // self.block_size
+        if num_full == sequence.num_published:
+            return
+        keys = sequence.keys(num_full * self.block_size)
+        canonical = self.tree.insert(keys, sequence.block_table[:num_full])
+        for i in range(sequence.num_published, num_full):
+            mine, known = sequence.block_table[i], canonical[i]
+            if known == mine:
+                self.pool.enter_tree(mine)
+            else:
+                # Another sequence computed the same prefix first: hold its block, drop ours.
+                self.pool.share(known)
+                self.pool.release(mine)
+                sequence.block_table[i] = known
+        sequence.num_published = num_full
+
+    def trim(self, sequence: Sequence) -> None:
+        """Give back blocks beyond the computed tokens, after a step that was planned but failed."""
+        needed = -(-sequence.num_computed // self.block_size)
+        while len(sequence.block_table) > needed:
+            self.pool.release(sequence.block_table.pop())
+
+    def release(self, sequence: Sequence) -> None:
+        """Give back every block; the published ones stay cached. Twice does no harm."""
+        self._settle_copy(sequence)
+        # Tails first, so that the free list hands the blocks out in table order again.
+        for block in reversed(sequence.block_table):
+            self.pool.release(block)
+        sequence.block_table.clear()
+        sequence.num_computed = 0
+        sequence.num_published = 0
+
+    def check(self, sequences: Iterable[Sequence]) -> None:
+        """Recompute every invariant from the live sequences."""
+        users: list[int] = []
+        positions = {block: prefix for prefix, block in self.tree.paths()}
+        for sequence in sequences:
+            sequence.check()
+            users += sequence.block_table
+            if sequence.pending_copy is not None:
+                users.append(sequence.pending_copy.source)
+            keys = sequence.keys(len(sequence.tokens))
+            for i, block in enumerate(sequence.block_table):
+                if i < sequence.num_published:
+                    assert positions[block] == tuple(keys[: i + 1]), "the tree has other tokens"
+                else:
+                    assert block not in positions and self.pool.refs(block) == 1, "unsafe write"
+        self.tree.check()
+        self.pool.check(users, positions)
+
+    def _settle_copy(self, sequence: Sequence) -> None:
+        if sequence.pending_copy is not None:
+            self.pool.release(sequence.pending_copy.source)
+            sequence.pending_copy = None
+
+    def _hold(
+        self, sequence: Sequence, blocks: tuple[int, ...], partial: PartialMatch | None
+    ) -> None:
+        for block in blocks:
+            self.pool.share(block)
+        sequence.block_table += blocks
+        sequence.num_computed = len(blocks) * self.block_size
+        sequence.num_published = len(blocks)
+        if partial is None:
+            return
+        self.pool.share(partial.block)
+        if self.pool.num_free + self.pool.num_cached == 0:
+            self.pool.release(partial.block)
+            return
+        # The target is ours alone: what follows the common tokens is written into the copy.
+        sequence.pending_copy = BlockCopy(partial.block, self._acquire())
+        sequence.block_table.append(sequence.pending_copy.target)
+        sequence.num_computed += partial.num_tokens
+
+    def _acquire(self) -> int:
+        block = self.pool.acquire()
+        if block is None:
+            for evicted in self.tree.evict(1, lambda b: self.pool.refs(b) == 0):
+                self.pool.leave_tree(evicted)
+                self.num_evicted += 1
+            block = self.pool.acquire()
+        assert block is not None, "free and cached blocks were counted wrongly"
+        return block

@@ -1,0 +1,237 @@
+"""PrefixTree: which block holds the KV of which prefix. A radix tree over token ids.
+
+Edges are runs of whole blocks and children are found by the exact tokens of their first block,
+so no hash is ever trusted (RadixAttention, SGLang, arXiv 2312.07104, section 3).
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+BlockKey = tuple[int, ...]
+"""The tokens of one full block."""
+
+STALE_ENTRIES_PER_NODE = 4
+"""The eviction heap is rebuilt when it has this many entries a node."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartialMatch:
+    """The first `num_tokens` tokens of `block` continue the matched prefix."""
+
+    block: int
+    num_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """The longest known prefix: whole `blocks`, then perhaps the start of one more."""
+
+    blocks: tuple[int, ...]
+    partial: PartialMatch | None
+
+
+class _Node:
+    """An edge from its parent: `keys[i]` are the tokens whose KV is in `blocks[i]`."""
+
+    __slots__ = ("blocks", "children", "keys", "last_used", "parent")
+
+    def __init__(self, parent: _Node | None, keys: list[BlockKey], blocks: list[int]) -> None:
+        self.parent = parent
+        self.keys = keys
+        self.blocks = blocks
+        self.children: dict[BlockKey, _Node] = {}
+        self.last_used = 0
+
+
+class PrefixTree:
+    """Prefixes of one namespace (model, KV dtype, block size). Engine thread only.
+
+    Invariants: a block appears once; a node's key in its parent is its first block's tokens;
+    only the root is empty. Who uses a block is not known here: eviction asks.
+    """
+
+    def __init__(self) -> None:
+        self._root = _Node(None, [], [])
+        self._clock = 0
+        self._num_nodes = 0
+        self._heap: list[tuple[int, int, _Node]] = []
+        self._entries = 0
+
+    def match(self, keys: Sequence[BlockKey], tail: Sequence[int]) -> Match:
+        """Find the longest known prefix of `keys` followed by the unaligned tokens `tail`.
+
+        Every node on the way, the one in which the match ends included, becomes recent.
+        """
+        self._clock += 1
+        blocks: list[int] = []
+        node, index = self._root, 0
+        while index < len(keys):
+            child = node.children.get(keys[index])
+            if child is None:
+                break
+            common = _common_blocks(child.keys, keys, index)
+            blocks += child.blocks[:common]
+            index += common
+            self._touch(child)
+            node = child
+            if common < len(child.keys):
+                wanted = keys[index] if index < len(keys) else tail
+                partial = self._best_partial([(child.keys[common], child, common)], wanted)
+                return Match(tuple(blocks), partial)
+        wanted = keys[index] if index < len(keys) else tail
+        nexts = [(key, child, 0) for key, child in node.children.items()]
+        return Match(tuple(blocks), self._best_partial(nexts, wanted))
+
+    def insert(self, keys: Sequence[BlockKey], blocks: Sequence[int]) -> list[int]:
+        """Make the prefix `keys`, whose KV is in `blocks`, known; return its canonical blocks.
+
+        Where the tree already has a block for a prefix, that one is canonical and the caller's
+        stays outside of the tree. The caller owns the blocks and drops its duplicates.
+        """
+        assert len(keys) == len(blocks)
+        self._clock += 1
+        canonical: list[int] = []
+        node, index = self._root, 0
+        while index < len(keys):
+            child = node.children.get(keys[index])
+            if child is None:
+                canonical += blocks[index:]
+                self._append(node, list(keys[index:]), list(blocks[index:]))
+                break
+            common = _common_blocks(child.keys, keys, index)
+            if common < len(child.keys) and index + common < len(keys):
+                child = self._split(child, common)
+            canonical += child.blocks[:common]
+            index += common
+            self._touch(child)
+            node = child
+        return canonical
+
+    def evict(self, count: int, can_evict: Callable[[int], bool]) -> list[int]:
+        """Give up to `count` blocks up: leaves first, the least recently used first.
+
+        `can_evict` tells whether nobody uses a block. A block is only given up after
+        everything below it, so no prefix ever loses its beginning.
+        """
+        evicted: list[int] = []
+        held: list[_Node] = []
+        while len(evicted) < count and self._heap:
+            last_used, _, node = heapq.heappop(self._heap)
+            if node.children or not node.blocks or node.last_used != last_used:
+                continue
+            while node.blocks and len(evicted) < count and can_evict(node.blocks[-1]):
+                evicted.append(node.blocks.pop())
+                key = node.keys.pop()
+            if not node.blocks:
+                self._remove(node, key)
+            else:
+                held.append(node)
+        for node in held:
+            self._push(node)
+        return evicted
+
+    def blocks(self) -> Iterator[int]:
+        """Every block of the tree."""
+        stack = [self._root]
+        while stack:
+            node = stack.pop()
+            yield from node.blocks
+            stack += node.children.values()
+
+    def paths(self) -> Iterator[tuple[tuple[BlockKey, ...], int]]:
+        """Every block with the tokens of the whole prefix that ends in it."""
+        stack: list[tuple[_Node, tuple[BlockKey, ...]]] = [(self._root, ())]
+        while stack:
+            node, prefix = stack.pop()
+            for key, block in zip(node.keys, node.blocks, strict=True):
+                prefix = (*prefix, key)
+                yield prefix, block
+            stack += [(child, prefix) for child in node.children.values()]
+
+    def check(self) -> None:
+        """Recompute the tree's shape; that each leaf can be found for eviction, too."""
+        in_heap = {id(node) for used, _, node in self._heap if node.last_used == used}
+        stack, num_nodes = [self._root], 0
+        while stack:
+            node = stack.pop()
+            for key, child in node.children.items():
+                num_nodes += 1
+                assert child.parent is node and child.keys[0] == key
+                assert len(child.keys) == len(child.blocks) > 0
+                assert child.last_used <= node.last_used or node is self._root, "parent is older"
+                assert child.children or id(child) in in_heap, "a leaf cannot be evicted"
+                stack.append(child)
+        assert num_nodes == self._num_nodes
+
+    def _append(self, node: _Node, keys: list[BlockKey], blocks: list[int]) -> None:
+        if node is not self._root and not node.children:
+            node.keys += keys
+            node.blocks += blocks
+            return
+        child = _Node(node, keys, blocks)
+        node.children[keys[0]] = child
+        self._num_nodes += 1
+        self._touch(child)
+
+    def _split(self, node: _Node, at: int) -> _Node:
+        """Cut an edge in two; return the upper part, which keeps its place in the parent."""
+        assert node.parent is not None and 0 < at < len(node.keys)
+        upper = _Node(node.parent, node.keys[:at], node.blocks[:at])
+        upper.last_used = node.last_used
+        node.parent.children[upper.keys[0]] = upper
+        node.parent, node.keys, node.blocks = upper, node.keys[at:], node.blocks[at:]
+        upper.children[node.keys[0]] = node
+        self._num_nodes += 1
+        return upper
+
+    def _remove(self, node: _Node, key: BlockKey) -> None:
+        assert node.parent is not None
+        del node.parent.children[key]
+        self._num_nodes -= 1
+        if node.parent is not self._root and not node.parent.children:
+            self._push(node.parent)
+
+    def _touch(self, node: _Node) -> None:
+        node.last_used = self._clock
+        if not node.children:
+            self._push(node)
+
+    def _push(self, node: _Node) -> None:
+        if len(self._heap) > STALE_ENTRIES_PER_NODE * (self._num_nodes + 16):
+            leaves = {id(n): n for used, _, n in self._heap if n.last_used == used and n.blocks}
+            self._heap = [(n.last_used, i, n) for i, n in enumerate(leaves.values())]
+            heapq.heapify(self._heap)
+        self._entries += 1
+        heapq.heappush(self._heap, (node.last_used, self._entries, node))
+
+    def _best_partial(
+        self, nexts: Sequence[tuple[BlockKey, _Node, int]], wanted: Sequence[int]
+    ) -> PartialMatch | None:
+        best: PartialMatch | None = None
+        best_node = self._root
+        for key, node, index in nexts:
+            num_tokens = _common_tokens(key, wanted)
+            if num_tokens > (best.num_tokens if best else 0):
+                best, best_node = PartialMatch(node.blocks[index], num_tokens), node
+        if best is not None:
+            self._touch(best_node)
+        return best
+
+
+def _common_blocks(edge: Sequence[BlockKey], keys: Sequence[BlockKey], start: int) -> int:
+    limit = min(len(edge), len(keys) - start)
+    for i in range(limit):
+        if edge[i] != keys[start + i]:
+            return i
+    return limit
+
+
+def _common_tokens(a: Sequence[int], b: Sequence[int]) -> int:
+    limit = min(len(a), len(b))
+    for i in range(limit):
+        if a[i] != b[i]:
+            return i
+    return limit

@@ -1,0 +1,47 @@
+"""Rotary position embedding (RoFormer, arXiv 2104.09864) with Llama 3.1 frequency scaling."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+
+from localpaged.decoder_config import DecoderConfig, Llama3RopeScaling
+
+
+class RopeTable:
+    """Cosines and sines of all positions, made once. Half-split pairs, as in transformers."""
+
+    def __init__(
+        self, config: DecoderConfig, *, dtype: torch.dtype, factors: torch.Tensor | None = None
+    ) -> None:
+        exponents = torch.arange(0, config.head_dim, 2, dtype=torch.float32) / config.head_dim
+        frequencies = 1.0 / config.rope_theta**exponents
+        if config.rope_scaling is not None:
+            frequencies = _llama3(frequencies, config.rope_scaling)
+        if factors is not None:
+            frequencies = frequencies / factors
+        angles = torch.outer(torch.arange(config.context_length).float(), frequencies)
+        self._cos = angles.cos().repeat(1, 2).to(dtype)
+        # The first half's sine is negated: rotation is then x·cos + swapped(x)·sin.
+        self._sin = torch.cat((-angles.sin(), angles.sin()), dim=-1).to(dtype)
+
+    def at(self, positions: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return cosines and signed sines [tokens, 1, head_dim] for positions [tokens]."""
+        return self._cos[positions].unsqueeze(1), self._sin[positions].unsqueeze(1)
+
+
+def rotate(heads: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
+    """Rotate heads [tokens, heads, head_dim] by their positions' angles."""
+    half = heads.shape[-1] // 2
+    return torch.addcmul(heads * cos, heads.roll(half, -1), sin)
+
+
+def _llama3(frequencies: torch.Tensor, scaling: Llama3RopeScaling) -> torch.Tensor:
+    """Slow long waves down by `factor`, keep short ones, blend between (Llama 3.1)."""
+    wavelengths = 2 * math.pi / frequencies
+    smooth = (scaling.original_context / wavelengths - scaling.low_freq_factor) / (
+        scaling.high_freq_factor - scaling.low_freq_factor
+    )
+    smooth = smooth.clamp(0, 1)
+    return frequencies * (smooth + (1 - smooth) / scaling.factor)

@@ -1,0 +1,40 @@
+"""ModelRunner: one forward pass for a StepPlan."""
+
+from __future__ import annotations
+
+import torch
+
+from localpaged.engine.batch import build_batch
+from localpaged.engine.kv_storage import KVStorage
+from localpaged.engine.model import PagedModel
+from localpaged.engine.sampler import sample
+from localpaged.engine.step_plan import RowResult, StepPlan, StepResult
+
+
+class ModelRunner:
+    """Copies, batch, model, sampler. Engine thread only; holds no state of any request.
+
+    `num_known_ids` is how many ids the tokenizer knows: a wider head's padding is never sampled.
+    """
+
+    def __init__(self, model: PagedModel, kv: KVStorage, *, num_known_ids: int) -> None:
+        self._model = model
+        self._kv = kv
+        self._num_known_ids = num_known_ids
+
+    @torch.inference_mode()
+    def run(self, plan: StepPlan) -> StepResult:
+        """Compute the plan's tokens and sample its sampled rows."""
+        # Copies first: their sources may be written, their targets are written by this step.
+        self._kv.apply(plan.copies)
+        batch = build_batch(plan, block_size=self._kv.block_size)
+        hidden = self._model.forward(batch, self._kv)
+        sampled_rows = [row for row in plan.rows if row.is_sampled]
+        if not sampled_rows:
+            return StepResult((None,) * len(plan.rows))
+        logits = self._model.logits(hidden[batch.sampled_tokens])
+        chosen = iter(sample(logits, sampled_rows, num_known_ids=self._num_known_ids))
+        results: list[RowResult | None] = [
+            next(chosen) if row.is_sampled else None for row in plan.rows
+        ]
+        return StepResult(tuple(results))

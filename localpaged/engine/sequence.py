@@ -1,0 +1,88 @@
+"""Sequence: the tokens of one request, which of them are computed, and where their KV lies."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from localpaged.engine.params import Request
+from localpaged.engine.prefix_tree import BlockKey
+from localpaged.engine.step_plan import BlockCopy
+
+
+class Status(StrEnum):
+    """Where a sequence stands. Whether it prefills or decodes follows from its tokens."""
+
+    WAITING = "waiting"
+    RUNNING = "running"
+    FINISHED = "finished"
+
+
+NEXT = {
+    Status.WAITING: {Status.RUNNING, Status.FINISHED},
+    Status.RUNNING: {Status.WAITING, Status.FINISHED},
+    Status.FINISHED: set[Status](),
+}
+
+
+class Sequence:
+    """Engine thread only.
+
+    Invariants: KV exists for exactly the first `num_computed` tokens; the last sampled token is
+    not among them. The block table has just the blocks that these and the planned tokens need.
+    The first `num_published` blocks are known to the prefix tree.
+    """
+
+    def __init__(self, request: Request, *, seed: int, block_size: int) -> None:
+        assert request.prompt_ids
+        self.request = request
+        self.seed = seed
+        self.tokens = list(request.prompt_ids)
+        self.num_prompt = len(self.tokens)
+        self.num_computed = 0
+        self.num_published = 0
+        self.num_cached_at_start: int | None = None
+        self.block_table: list[int] = []
+        self.pending_copy: BlockCopy | None = None
+        self.status = Status.WAITING
+        self._block_size = block_size
+        self._keys: list[BlockKey] = []
+
+    @property
+    def num_todo(self) -> int:
+        """Tokens without KV; one while decoding, more while a prompt is read."""
+        return len(self.tokens) - self.num_computed
+
+    @property
+    def is_decoding(self) -> bool:
+        """Whether only the last token is left to compute and an answer has begun."""
+        return self.num_todo == 1 and self.num_generated > 0
+
+    @property
+    def num_generated(self) -> int:
+        """Tokens of the answer so far."""
+        return len(self.tokens) - self.num_prompt
+
+    def keys(self, num_tokens: int) -> list[BlockKey]:
+        """Return the keys of the full blocks among the first `num_tokens` tokens."""
+        size = self._block_size
+        count = num_tokens // size
+        for i in range(len(self._keys), count):
+            self._keys.append(tuple(self.tokens[i * size : (i + 1) * size]))
+        return self._keys if count == len(self._keys) else self._keys[:count]
+
+    def transition(self, to: Status) -> None:
+        """Change the status; an impossible change is our bug."""
+        assert to in NEXT[self.status], f"{self.request.id}: {self.status} -> {to}"
+        self.status = to
+
+    def check(self) -> None:
+        """Recompute what must hold between two steps."""
+        size = self._block_size
+        assert 0 <= self.num_published * size <= self.num_computed < len(self.tokens) + (
+            self.status is Status.FINISHED
+        )
+        if self.status is Status.RUNNING:
+            assert len(self.block_table) == -(-self.num_computed // size)
+        else:
+            assert not self.block_table
+            assert self.pending_copy is None
