@@ -13,6 +13,7 @@ LocalPagedError(message, hint)
 │   ├── NoRoom             the request can never fit the KV pool
 │   ├── StepFailed         the forward pass of this request failed
 │   └── EngineStopped      the engine is gone; carries the cause
+├── ChatError              this chat or answer cannot do that now
 └── StoreError
     ├── DatabaseDamaged    not a database of ours, or corrupt
     ├── DatabaseTooNew     written by a newer localpaged
@@ -91,6 +92,10 @@ class StepFailed(EngineError):
 
 class EngineStopped(EngineError):
     """The engine thread is gone; the message carries the cause."""
+
+
+class ChatError(LocalPagedError):
+    """This chat or answer cannot do that now."""
 
 
 class StoreError(LocalPagedError):

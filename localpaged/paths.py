@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from pathlib import Path
 
 import platformdirs
@@ -50,8 +51,14 @@ def log_file() -> Path:
 
 
 def ensure_private_dir(folder: Path) -> Path:
-    """Make `folder` (and its parents) readable by its owner only; return it."""
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    """Make `folder` and its missing parents owner-only, repair `folder` if it is loose; return it.
+
+    For folders of our own: never call it on one that others may share.
+    """
+    for missing in reversed([part for part in (folder, *folder.parents) if not part.exists()]):
+        missing.mkdir(mode=0o700, exist_ok=True)
+    if stat.S_IMODE(folder.stat().st_mode) & 0o077:
+        folder.chmod(0o700)
     return folder
 
 

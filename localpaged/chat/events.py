@@ -22,12 +22,17 @@ class TurnPrefill:
 
 @dataclass(frozen=True, slots=True)
 class TurnText:
-    """More text of an answer. Append `text`; `token_count` is the answer's total so far."""
+    """More text of an answer. Append `text`; `token_count` is the answer's total so far.
+
+    `offset` is where `text` begins in the answer, in characters: who read the transcript in
+    between knows by it what is there already.
+    """
 
     chat_id: str
     turn_id: str
     text: str
     token_count: int
+    offset: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,11 @@ class TurnStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One message of the tree; `hash` covers the role, the text and the whole way to the root."""
+    """One message of the tree; `hash` covers the role, the text and the whole way to the root.
+
+    A message that waits behind a running answer has no place in the tree yet: in a transcript
+    its `hash` is `waiting:` and its turn's id.
+    """
 
     hash: str
     parent_hash: str | None
@@ -35,7 +39,7 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Chat:
-    """A named tip of the message tree."""
+    """A named tip of the message tree. `forked_from` is the chat it was split off from."""
 
     id: str
     title: str
@@ -45,14 +49,17 @@ class Chat:
     created_at: float
     updated_at: float
     deleted_at: float | None = None
+    forked_from: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Turn:
     """A question's answer: where it hangs (`parent_hash`), what became of it, what it cost.
 
-    `tip_hash` is the answer's message, None while it is open. `partial_text` is what is saved
-    of an open answer so far.
+    `tip_hash` is the answer's message, None while it is open. `partial_text` is what there is
+    of an open answer so far, `completion_tokens` its length. `question` is the user's text while it
+    waits behind a running answer; once it is in the tree it is None and `parent_hash` names it.
+    `options` are the sampling parameters as JSON.
     """
 
     id: str
@@ -72,6 +79,8 @@ class Turn:
     decode_s: float | None = None
     created_at: float = 0.0
     finished_at: float | None = None
+    question: str | None = None
+    options: str = "{}"
 
 
 @dataclass(frozen=True, slots=True)
