@@ -29,14 +29,14 @@ class Answer:
     def __init__(self, sequence: Sequence, vocabulary: Vocabulary, *, submitted_s: float) -> None:
         self.sequence = sequence
         self._vocabulary = vocabulary
-        self._detokenizer = Detokenizer(
-            vocabulary.token_bytes, stop=sequence.request.sampling.stop
-        )
+        self._detokenizer = Detokenizer(vocabulary.token_bytes, stop=sequence.request.sampling.stop)
         self._submitted_s = submitted_s
         self._first_token_s: float | None = None
         self._last_token_s = submitted_s
 
-    def push(self, token_id: int, *, now_s: float, context_length: int) -> tuple[str, FinishReason | None]:
+    def push(
+        self, token_id: int, *, now_s: float, context_length: int
+    ) -> tuple[str, FinishReason | None]:
         """Take the sampled token; return the text that is certain and, at the end, why."""
         if self._first_token_s is None:
             self._first_token_s = now_s

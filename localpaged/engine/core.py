@@ -97,7 +97,9 @@ class EngineCore:
 
     def fail_all(self, error: LocalPagedError) -> list[Event]:
         """End every request with `error`."""
-        return [event for answer in list(self._answers.values()) for event in self._fail(answer, error)]
+        return [
+            event for answer in list(self._answers.values()) for event in self._fail(answer, error)
+        ]
 
     def step(self) -> list[Event]:
         """Plan, run and commit one forward pass; return what happened."""
@@ -151,7 +153,9 @@ class EngineCore:
                 f"{len(self.scheduler.waiting):,} requests are waiting already.",
                 hint="Try again when some are done.",
             )
-        if not all(0 <= token_id < self._vocabulary.num_known_ids for token_id in request.prompt_ids):
+        if not all(
+            0 <= token_id < self._vocabulary.num_known_ids for token_id in request.prompt_ids
+        ):
             raise EngineError("The prompt has token ids that the model does not know.")
 
     def _commit(self, plan: StepPlan, result: StepResult) -> list[Event]:

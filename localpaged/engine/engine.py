@@ -9,7 +9,14 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
-from localpaged.engine.events import EngineFailedEvent, Event, FailEvent, LoadEvent, ReadyEvent
+from localpaged.engine.events import (
+    EngineFailedEvent,
+    Event,
+    FailEvent,
+    FinishEvent,
+    LoadEvent,
+    ReadyEvent,
+)
 from localpaged.engine.params import Request, RequestId
 from localpaged.engine.port import Listener
 from localpaged.engine.snapshot import EngineSnapshot
@@ -153,9 +160,8 @@ class Engine:
             return
         with self._lock:
             for event in events:
-                if not isinstance(event, (LoadEvent, ReadyEvent, EngineFailedEvent)):
-                    if hasattr(event, "error") or hasattr(event, "reason"):
-                        self._unanswered.discard(event.request_id)
+                if isinstance(event, (FinishEvent, FailEvent)):
+                    self._unanswered.discard(event.request_id)
         batch = tuple(events)
         for listener in self._listeners:
             try:

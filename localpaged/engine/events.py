@@ -83,7 +83,7 @@ class FailEvent:
 
 @dataclass(frozen=True, slots=True)
 class LoadEvent:
-    """A stage of loading: `done` of `total` in `unit` ("bytes", "blocks", ""); total 0 = unknown."""
+    """A stage of loading: `done` of `total` in `unit` ("bytes", "blocks"); total 0 = unknown."""
 
     stage: str
     done: int = 0

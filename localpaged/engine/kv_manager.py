@@ -109,7 +109,7 @@ class KVManager:
                 else:
                     assert block not in positions and self.pool.refs(block) == 1, "unsafe write"
         self.tree.check()
-        self.pool.check(users, positions)
+        self.pool.check(users, self.tree.blocks())
 
     def _settle_copy(self, sequence: Sequence) -> None:
         if sequence.pending_copy is not None:

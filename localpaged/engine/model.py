@@ -1,4 +1,4 @@
-"""PagedModel: what the runner needs of a model. The native decoder is one; a fake is thirty lines."""
+"""PagedModel: what the runner needs of a model. The native decoder is one; fakes are short."""
 
 from __future__ import annotations
 

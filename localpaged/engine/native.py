@@ -1,11 +1,12 @@
 """The native decoder: Llama-shaped models (Llama, Mistral, Qwen2, Qwen3) from a fused state dict.
 
 State dict, all of one dtype; D = head_dim, H = heads, G = KV heads:
-  embed.weight [vocab, hidden]            norm.weight [hidden]      head.weight [vocab, hidden] unless tied
-  layers.i.attn_norm.weight, .mlp_norm.weight [hidden]
-  layers.i.qkv.weight [(H + 2G)·D, hidden], .qkv.bias      layers.i.q_norm.weight, .k_norm.weight [D]
+  embed.weight [vocab, hidden]; norm.weight [hidden]; head.weight [vocab, hidden] unless tied
+  layers.i.attn_norm.weight, layers.i.mlp_norm.weight [hidden]
+  layers.i.qkv.weight [(H + 2G)·D, hidden] (q, k, v), layers.i.qkv.bias if the family has one
+  layers.i.q_norm.weight, layers.i.k_norm.weight [D] if the family has them
   layers.i.o.weight [hidden, H·D]
-  layers.i.gate_up.weight [2·intermediate, hidden]         layers.i.down.weight [hidden, intermediate]
+  layers.i.gate_up.weight [2·intermediate, hidden], layers.i.down.weight [hidden, intermediate]
   rope_factors [D/2] float32, optional
 """
 
@@ -33,9 +34,7 @@ class NativeDecoder:
         self._layers = [_Layer(config, state, index) for index in range(config.num_layers)]
         self._norm = state["norm.weight"]
         self._head = Linear(state["embed.weight" if config.is_tied else "head.weight"])
-        self._rope = RopeTable(
-            config, dtype=self._embed.dtype, factors=state.get("rope_factors")
-        )
+        self._rope = RopeTable(config, dtype=self._embed.dtype, factors=state.get("rope_factors"))
 
     def forward(self, batch: Batch, kv: KVStorage) -> torch.Tensor:
         """See PagedModel."""

@@ -82,8 +82,11 @@ def _in_range(
     name: str, value: float, low: float, high: float, *, excluded_low: bool = False
 ) -> None:
     is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if not is_number or not math.isfinite(value) or not low <= value <= high or (
-        excluded_low and value == low
+    if (
+        not is_number
+        or not math.isfinite(value)
+        or not low <= value <= high
+        or (excluded_low and value == low)
     ):
         bound = "above" if excluded_low else "from"
         raise BadParameter(f"{name} must be {bound} {low:g} to {high:g}, not {value!r}.")

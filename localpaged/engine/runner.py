@@ -22,9 +22,12 @@ class ModelRunner:
         self._kv = kv
         self._num_known_ids = num_known_ids
 
-    @torch.inference_mode()
     def run(self, plan: StepPlan) -> StepResult:
         """Compute the plan's tokens and sample its sampled rows."""
+        with torch.inference_mode():
+            return self._run(plan)
+
+    def _run(self, plan: StepPlan) -> StepResult:
         # Copies first: their sources may be written, their targets are written by this step.
         self._kv.apply(plan.copies)
         batch = build_batch(plan, block_size=self._kv.block_size)

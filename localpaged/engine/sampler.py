@@ -17,9 +17,7 @@ FIRST_CANDIDATES = 256
 """Candidates tried before a nucleus (top-p) is searched in the whole vocabulary."""
 
 
-def sample(
-    logits: torch.Tensor, rows: list[PlannedRow], *, num_known_ids: int
-) -> list[RowResult]:
+def sample(logits: torch.Tensor, rows: list[PlannedRow], *, num_known_ids: int) -> list[RowResult]:
     """Choose a token for each of `rows` from logits [rows, vocab] float32, changed in place.
 
     Ids from `num_known_ids` on are padding of the vocabulary and never chosen. A row whose

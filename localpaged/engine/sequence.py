@@ -78,8 +78,11 @@ class Sequence:
     def check(self) -> None:
         """Recompute what must hold between two steps."""
         size = self._block_size
-        assert 0 <= self.num_published * size <= self.num_computed < len(self.tokens) + (
-            self.status is Status.FINISHED
+        assert (
+            0
+            <= self.num_published * size
+            <= self.num_computed
+            < len(self.tokens) + (self.status is Status.FINISHED)
         )
         if self.status is Status.RUNNING:
             assert len(self.block_table) == -(-self.num_computed // size)

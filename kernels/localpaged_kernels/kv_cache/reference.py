@@ -10,12 +10,14 @@ if TYPE_CHECKING:
     import torch
 
 
-def write_kv(kv: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, slots: torch.Tensor) -> None:
+def write_kv(
+    kv: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, slots: torch.Tensor
+) -> None:
     """Store one K and one V row a token.
 
     kv [2, kv_heads, blocks, block_size, head_dim], changed in place; keys and values
-    [tokens, kv_heads, head_dim] of the same dtype; slots [tokens] int64, block × block_size + offset,
-    each at most once. Raises UnsupportedShape when they do not fit together.
+    [tokens, kv_heads, head_dim] of the same dtype; slots [tokens] int64, each
+    block × block_size + offset and at most once. Raises UnsupportedShape when they do not fit.
     """
     if keys.shape != values.shape or keys.shape[1:] != (kv.shape[1], kv.shape[4]):
         raise UnsupportedShape(
