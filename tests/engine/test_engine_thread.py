@@ -1,0 +1,160 @@
+"""Engine: the thread around a core. Every request gets exactly one end, whatever happens."""
+
+import queue
+import threading
+
+import pytest
+
+from localpaged.engine.engine import Engine
+from localpaged.engine.events import (
+    EngineFailedEvent,
+    FailEvent,
+    FinishEvent,
+    FinishReason,
+    LoadEvent,
+    ReadyEvent,
+    TokenEvent,
+)
+from localpaged.errors import BadModelFile, EngineStopped
+from testkit.engine_runs import make_core, make_request
+from testkit.fake_runner import FakeRunner, expected_answer
+
+READY = ReadyEvent("fake", "cpu", "float32", 1024, 0.0)
+ENDS = (FinishEvent, FailEvent)
+
+
+class Watcher:
+    """Collects events and waits for one that fits."""
+
+    def __init__(self):
+        self.events = []
+        self._queue = queue.SimpleQueue()
+
+    def __call__(self, batch):
+        for event in batch:
+            self._queue.put(event)
+
+    def wait(self, fits):
+        while True:
+            event = self._queue.get(timeout=20)
+            self.events.append(event)
+            if fits(event):
+                return event
+
+    def end_of(self, name):
+        return self.wait(lambda e: isinstance(e, ENDS) and e.request_id == name)
+
+    def ends(self, name):
+        return [e for e in self.events if isinstance(e, ENDS) and e.request_id == name]
+
+
+@pytest.fixture
+def watcher():
+    return Watcher()
+
+
+def start(watcher, load_core):
+    engine = Engine(load_core)
+    engine.add_listener(watcher)
+    engine.start()
+    return engine
+
+
+def test_requests_sent_while_loading_are_answered_when_it_is_done(watcher):
+    may_load = threading.Event()
+
+    def load(on_load):
+        on_load(LoadEvent("weights", 1, 2, "bytes"))
+        assert may_load.wait(20)
+        return make_core(), READY
+
+    engine = start(watcher, load)
+    engine.submit(make_request("early", [1, 2, 3]))
+    assert watcher.wait(lambda e: isinstance(e, LoadEvent)).stage == "weights"
+    may_load.set()
+    assert watcher.wait(lambda e: isinstance(e, ReadyEvent)) is READY
+    assert watcher.end_of("early").reason is FinishReason.LENGTH
+    tokens = [t for e in watcher.events if isinstance(e, TokenEvent) for t in e.token_ids]
+    assert tokens == expected_answer([1, 2, 3], 8)
+    engine.close()
+
+
+def test_a_failed_load_fails_waiting_and_later_requests(watcher):
+    may_fail = threading.Event()
+
+    def load(on_load):
+        assert may_fail.wait(20)
+        raise BadModelFile("model.gguf is cut.", hint="Pull it again.")
+
+    engine = start(watcher, load)
+    engine.submit(make_request("early", [1]))
+    may_fail.set()
+    assert isinstance(watcher.end_of("early").error, BadModelFile)
+    assert isinstance(watcher.wait(lambda e: isinstance(e, EngineFailedEvent)).error, BadModelFile)
+    engine.submit(make_request("late", [1]))
+    assert isinstance(watcher.end_of("late").error, BadModelFile)
+    engine.close()
+
+
+def test_cancel_reaches_a_running_request(watcher):
+    first_step = threading.Event()
+    runner = FakeRunner(64, before_run=lambda plan: first_step.set())
+    engine = start(watcher, lambda on_load: (make_core(runner=runner), READY))
+    engine.submit(make_request("a", [1] * 9, max_tokens=1_000))
+    assert first_step.wait(20)
+    engine.cancel("a")
+    assert watcher.end_of("a").reason is FinishReason.CANCELLED
+    engine.close()
+    assert engine.snapshot().held_blocks == 0
+
+
+def test_closing_ends_every_request_once(watcher):
+    engine = start(watcher, lambda on_load: (make_core(), READY))
+    for name in "abc":
+        engine.submit(make_request(name, [1], max_tokens=1_000))
+    watcher.wait(lambda e: isinstance(e, TokenEvent))
+    engine.close()
+    engine.submit(make_request("late", [1]))
+    for name in ("a", "b", "c", "late"):
+        end = watcher.ends(name) or [watcher.end_of(name)]
+        assert isinstance(end[0], FailEvent)
+        assert isinstance(end[0].error, EngineStopped)
+    assert len(watcher.ends("a")) == 1
+
+
+def test_a_bug_in_the_core_ends_every_request_and_says_why(watcher):
+    core = make_core()
+
+    def broken_step():
+        raise AssertionError("books drifted")
+
+    core.step = broken_step
+    engine = start(watcher, lambda on_load: (core, READY))
+    engine.submit(make_request("a", [1]))
+    assert "books drifted" in watcher.end_of("a").error.message
+    assert isinstance(watcher.wait(lambda e: isinstance(e, EngineFailedEvent)).error, EngineStopped)
+    engine.close()
+
+
+def test_a_broken_listener_does_not_stop_the_others(watcher):
+    engine = Engine(lambda on_load: (make_core(), READY))
+
+    def broken(batch):
+        raise RuntimeError("widget is gone")
+
+    engine.add_listener(broken)
+    engine.add_listener(watcher)
+    engine.start()
+    engine.submit(make_request("a", [1]))
+    assert watcher.end_of("a").reason is FinishReason.LENGTH
+    engine.close()
+
+
+def test_the_snapshot_shows_the_idle_engine_after_the_last_answer(watcher):
+    engine = start(watcher, lambda on_load: (make_core(), READY))
+    engine.submit(make_request("a", range(40)))
+    watcher.end_of("a")
+    assert engine.snapshot().held_blocks == 0
+    assert engine.snapshot().cached_blocks > 0
+    assert engine.snapshot().sequences == ()
+    engine.close()

@@ -1,0 +1,142 @@
+"""Every fast path of an operator does what its plain reference does, on odd shapes too."""
+
+import random
+
+import pytest
+import torch
+
+from localpaged_kernels import (
+    AttentionBatch,
+    UnsupportedShape,
+    copy_blocks,
+    paged_attention,
+    write_kv,
+)
+from localpaged_kernels.paged_attention import reference
+
+NUM_BLOCKS = 64
+LOUD = 1e4
+
+TOLERANCE = {torch.float32: (1e-5, 1e-5), torch.bfloat16: (2e-2, 2e-2)}
+
+
+def build(rows, *, block_size=16, kv_heads=2, group=2, dim=32, dtype=torch.float32, seed=0):
+    """Build inputs for rows of (query_len, seq_len); what nobody wrote is loud but finite."""
+    generator = torch.Generator().manual_seed(seed)
+    order = list(range(2, NUM_BLOCKS))
+    random.Random(seed).shuffle(order)
+    kv = torch.full((2, kv_heads, NUM_BLOCKS, block_size, dim), LOUD, dtype=dtype)
+    kv[:, :, 0] = 0
+    tables = []
+    for _, seq_len in rows:
+        table = torch.tensor([order.pop() for _ in range(-(-seq_len // block_size))])
+        for position in range(seq_len):
+            block, offset = table[position // block_size], position % block_size
+            kv[:, :, block, offset] = torch.randn(2, kv_heads, dim, generator=generator).to(dtype)
+        tables.append(table)
+    num_decodes = sum(query_len == 1 for query_len, _ in rows)
+    widest = max((len(t) for t in tables[:num_decodes]), default=0)
+    padded = torch.zeros(num_decodes, widest, dtype=torch.int64)
+    for i, table in enumerate(tables[:num_decodes]):
+        padded[i, : len(table)] = table
+    batch = AttentionBatch(
+        tables=tuple(tables),
+        block_tables=padded,
+        query_lens=tuple(q for q, _ in rows),
+        seq_lens=tuple(s for _, s in rows),
+        num_decodes=num_decodes,
+        block_size=block_size,
+    )
+    queries = torch.randn(batch.num_queries, kv_heads * group, dim, generator=generator).to(dtype)
+    return queries, kv, batch
+
+
+ROWS = {
+    "one decode": [(1, 1)],
+    "decode at a block's end": [(1, 16)],
+    "decodes of all lengths": [(1, 1), (1, 15), (1, 16), (1, 17), (1, 63), (1, 100)],
+    "whole prompt": [(37, 37)],
+    "chunk behind a prefix": [(5, 41)],
+    "mixed": [(1, 33), (1, 7), (16, 16), (3, 50), (2, 2)],
+}
+
+
+@pytest.mark.parametrize("rows", ROWS.values(), ids=ROWS.keys())
+@pytest.mark.parametrize("window", [None, 1, 5, 40])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_paged_attention(rows, window, dtype):
+    queries, kv, batch = build(rows, dtype=dtype)
+    got = paged_attention(queries, kv, batch, scale=0.3, window=window)
+    want = reference.paged_attention(queries, kv, batch, scale=0.3, window=window)
+    atol, rtol = TOLERANCE[dtype]
+    torch.testing.assert_close(got, want, atol=atol, rtol=rtol)
+
+
+@pytest.mark.parametrize("dim", [64, 80, 96, 112, 128])
+@pytest.mark.parametrize(("kv_heads", "group"), [(1, 1), (3, 3), (1, 8), (4, 1)])
+def test_paged_attention_of_every_head_shape(dim, kv_heads, group):
+    queries, kv, batch = build(ROWS["mixed"], dim=dim, kv_heads=kv_heads, group=group)
+    got = paged_attention(queries, kv, batch, scale=dim**-0.5)
+    want = reference.paged_attention(queries, kv, batch, scale=dim**-0.5)
+    torch.testing.assert_close(got, want, atol=1e-5, rtol=1e-5)
+
+
+def test_the_reference_is_dense_attention():
+    queries, kv, batch = build([(20, 20)], group=1)
+    keys, values = kv[:, :, batch.tables[0]].flatten(2, 3)[:, :, :20]
+    dense = torch.nn.functional.scaled_dot_product_attention(
+        queries.transpose(0, 1), keys, values, is_causal=True, scale=0.3
+    )
+    got = reference.paged_attention(queries, kv, batch, scale=0.3)
+    torch.testing.assert_close(got, dense.transpose(0, 1), atol=1e-5, rtol=1e-5)
+
+
+def test_what_a_batch_shares_between_layers_does_not_mix_windows():
+    queries, kv, batch = build(ROWS["mixed"])
+    for window in (None, 4, None):
+        got = paged_attention(queries, kv, batch, scale=0.3, window=window)
+        want = reference.paged_attention(queries, kv, batch, scale=0.3, window=window)
+        torch.testing.assert_close(got, want, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda q, kv: (q[1:], kv), r"expected \[29, heads"),
+        (lambda q, kv: (q, kv[..., :8]), "expected"),
+        (lambda q, kv: (q[:, :3], kv), "do not divide"),
+        (lambda q, kv: (q.double(), kv), "float64"),
+    ],
+    ids=["queries", "head_dim", "heads", "dtype"],
+)
+def test_paged_attention_refuses_what_does_not_fit(change, message):
+    queries, kv, batch = build([(1, 33), (1, 7), (22, 22), (3, 50), (2, 2)])
+    with pytest.raises(UnsupportedShape, match=message):
+        paged_attention(*change(queries, kv), batch, scale=1.0)
+
+
+def test_write_kv_stores_each_row_in_its_slot_alone():
+    kv = torch.zeros(2, 3, 5, 4, 8)
+    keys, values = torch.randn(3, 3, 8), torch.randn(3, 3, 8)
+    slots = torch.tensor([6, 19, 4])
+    write_kv(kv, keys, values, slots)
+    for i, slot in enumerate(slots.tolist()):
+        torch.testing.assert_close(kv[0, :, slot // 4, slot % 4], keys[i])
+        torch.testing.assert_close(kv[1, :, slot // 4, slot % 4], values[i])
+    assert (kv != 0).any(dim=-1).sum() == 2 * 3 * 3
+
+
+def test_write_kv_refuses_other_shapes():
+    with pytest.raises(UnsupportedShape, match="must be"):
+        write_kv(
+            torch.zeros(2, 3, 5, 4, 8), torch.zeros(1, 3, 4), torch.zeros(1, 3, 4), torch.zeros(1)
+        )
+
+
+def test_copy_blocks_reads_everything_before_it_writes():
+    kv = torch.randn(2, 2, 3, 6, 4, 8)
+    before = kv.clone()
+    copy_blocks(kv, torch.tensor([2, 3]), torch.tensor([3, 4]))
+    torch.testing.assert_close(kv[..., 3, :, :], before[..., 2, :, :])
+    torch.testing.assert_close(kv[..., 4, :, :], before[..., 3, :, :])
+    torch.testing.assert_close(kv[..., [0, 1, 2, 5], :, :], before[..., [0, 1, 2, 5], :, :])

@@ -1,0 +1,107 @@
+"""Build cores over the fake runner or a real decoder, run requests, collect what came out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from localpaged.engine.answer import Vocabulary
+from localpaged.engine.core import EngineCore
+from localpaged.engine.events import Event, FailEvent, FinishEvent, PrefillEvent, TokenEvent
+from localpaged.engine.params import EngineConfig, Request, SamplingParams
+from testkit.fake_runner import VOCAB_SIZE, FakeRunner
+
+
+@dataclass
+class Outcome:
+    """Everything the engine said about one request."""
+
+    token_ids: list[int] = field(default_factory=list)
+    pieces: list[str] = field(default_factory=list)
+    prefill: list[PrefillEvent] = field(default_factory=list)
+    finish: FinishEvent | None = None
+    fail: FailEvent | None = None
+
+    @property
+    def text(self) -> str:
+        return "".join(self.pieces)
+
+    @property
+    def is_over(self) -> bool:
+        return self.finish is not None or self.fail is not None
+
+
+def make_request(
+    name: str, prompt: Iterable[int], *, is_foreground: bool = False, **sampling: Any
+) -> Request:
+    """Return a greedy request that runs to its length unless told otherwise."""
+    params = {"temperature": 0.0, "max_tokens": 8, "ignore_eos": True, **sampling}
+    return Request(
+        name, tuple(prompt), SamplingParams(**params), chat_id=name, is_foreground=is_foreground
+    )
+
+
+def make_core(
+    *,
+    num_blocks: int = 64,
+    context_length: int | None = None,
+    runner: FakeRunner | None = None,
+    token_bytes: Sequence[bytes] | None = None,
+    eos_ids: frozenset[int] = frozenset(),
+    **config: Any,
+) -> EngineCore:
+    """Return a core over a fake runner."""
+    block_size = config.get("block_size", 16)
+    limit = num_blocks * block_size
+    return EngineCore(
+        EngineConfig(
+            num_blocks=num_blocks,
+            context_length=limit if context_length is None else context_length,
+            **config,
+        ),
+        runner or FakeRunner(num_blocks, block_size=block_size),
+        Vocabulary(
+            token_bytes or [bytes([i]) for i in range(VOCAB_SIZE)],
+            eos_ids,
+            len(token_bytes or range(VOCAB_SIZE)),
+        ),
+    )
+
+
+def collect(outcomes: dict[str, Outcome], events: Iterable[Event]) -> None:
+    """Add events to the outcomes of their requests."""
+    for event in events:
+        outcome = outcomes.setdefault(getattr(event, "request_id", ""), Outcome())
+        match event:
+            case TokenEvent():
+                assert not outcome.is_over, "text after the end"
+                outcome.token_ids += event.token_ids
+                outcome.pieces.append(event.text)
+            case PrefillEvent():
+                outcome.prefill.append(event)
+            case FinishEvent():
+                assert not outcome.is_over, "two ends"
+                outcome.finish = event
+            case FailEvent():
+                assert not outcome.is_over, "two ends"
+                outcome.fail = event
+
+
+def run(core: EngineCore, requests: Iterable[Request]) -> dict[str, Outcome]:
+    """Submit all requests at once and step until idle, checking the books after each step."""
+    outcomes: dict[str, Outcome] = {}
+    for request in requests:
+        collect(outcomes, core.submit(request))
+    drain(core, outcomes)
+    return outcomes
+
+
+def drain(core: EngineCore, outcomes: dict[str, Outcome], *, max_steps: int = 20_000) -> None:
+    """Step until idle."""
+    for _ in range(max_steps):
+        if core.is_idle:
+            return
+        collect(outcomes, core.step())
+        core.check()
+    raise AssertionError(f"not idle after {max_steps} steps")

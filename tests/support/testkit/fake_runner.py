@@ -1,0 +1,82 @@
+"""A runner without a model: the KV of a token is the token, and an answer sums up its history.
+
+The next token is a checksum of what was gathered through the block table. A single token read
+from a wrong, stale or unwritten slot changes the answer, so equality with `expected_answer` proves
+that a sequence reads exactly its own history, whatever the scheduler did to it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+
+from localpaged.engine.block_pool import NUM_RESERVED_BLOCKS
+from localpaged.engine.step_plan import RowResult, StepPlan, StepResult
+
+VOCAB_SIZE = 256
+UNWRITTEN = -1
+
+
+def next_token(history: Sequence[int]) -> int:
+    """Return the token that follows `history`."""
+    digest = hashlib.blake2b(repr(list(history)).encode(), digest_size=2).digest()
+    return int.from_bytes(digest) % VOCAB_SIZE
+
+
+def expected_answer(prompt: Sequence[int], num_tokens: int) -> list[int]:
+    """Return what an undisturbed run answers."""
+    history = list(prompt)
+    for _ in range(num_tokens):
+        history.append(next_token(history))
+    return history[len(prompt) :]
+
+
+class FakeRunner:
+    """Computes plans over a list of slots. `before_run` may raise to fail a step."""
+
+    def __init__(
+        self,
+        num_blocks: int,
+        *,
+        block_size: int = 16,
+        before_run: Callable[[StepPlan], None] = lambda plan: None,
+        sample: Callable[[str, Sequence[int]], RowResult] | None = None,
+    ) -> None:
+        self._block_size = block_size
+        self._slots = [UNWRITTEN] * ((num_blocks + NUM_RESERVED_BLOCKS) * block_size)
+        self._before_run = before_run
+        self._sample = sample or (lambda request_id, history: RowResult(next_token(history)))
+        self.plans: list[StepPlan] = []
+
+    @property
+    def num_computed_tokens(self) -> int:
+        """Tokens that went through the model, over all steps."""
+        return sum(plan.num_tokens for plan in self.plans)
+
+    def run(self, plan: StepPlan) -> StepResult:
+        self._before_run(plan)
+        self.plans.append(plan)
+        size = self._block_size
+        blocks = [self._slots[c.source * size : (c.source + 1) * size] for c in plan.copies]
+        for copy, block in zip(plan.copies, blocks, strict=True):
+            self._slots[copy.target * size : (copy.target + 1) * size] = block
+        written: set[int] = set()
+        for row in plan.rows:
+            assert len(row.block_table) == -(-row.end // size)
+            for position, token_id in zip(range(row.start, row.end), row.token_ids, strict=True):
+                slot = row.block_table[position // size] * size + position % size
+                assert slot not in written, "two rows write one slot"
+                written.add(slot)
+                self._slots[slot] = token_id
+        results = [
+            self._sample(row.request_id, self._gather(row.block_table, row.end))
+            if row.is_sampled
+            else None
+            for row in plan.rows
+        ]
+        return StepResult(tuple(results))
+
+    def _gather(self, block_table: Sequence[int], num_tokens: int) -> list[int]:
+        size = self._block_size
+        history = [self._slots[b * size + offset] for b in block_table for offset in range(size)]
+        return history[:num_tokens]
