@@ -2,39 +2,117 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import threading
+import time
+from collections.abc import Sequence
 from concurrent.futures import Future
+from dataclasses import replace
 
-from localpaged.chat.events import ChatEvent
+from localpaged.chat.events import SavingFailed, SavingRecovered
+from localpaged.chat.feed import EngineFeed
+from localpaged.chat.live import LiveTurn, LiveTurns
 from localpaged.chat.model import ChatModel
+from localpaged.chat.publisher import Publisher, Subscriber
+from localpaged.chat.runner import TurnRunner
+from localpaged.chat.sampling import from_options, to_options, with_seed
+from localpaged.chat.title import auto_title, one_line
+from localpaged.chat.transcript import transcript
+from localpaged.engine.events import FinishReason
 from localpaged.engine.params import SamplingParams
 from localpaged.engine.port import EnginePort
 from localpaged.engine.snapshot import EngineSnapshot
-from localpaged.store.rows import Chat, Exchange, Turn
-
-Subscriber = Callable[[tuple[ChatEvent, ...]], None]
+from localpaged.errors import ChatError, StoreError
+from localpaged.store.rows import Chat, Exchange, Turn, TurnStatus
+from localpaged.store.store import Store, new_id
+from localpaged.store.text import storable
+from localpaged.store.tree import make_message
+from localpaged.store.writes import Write, change_chat
 
 
 class ChatService:
-    """Calls return at once; work happens on the service's own worker thread, results are events."""
+    """Calls return at once; work happens on the service's own worker thread, results are events.
 
-    def __init__(self, *, store: object, engine: EnginePort, model: Future[ChatModel]) -> None: ...
+    Owns the store and the engine from construction on: `close` closes both. Any thread.
+    """
+
+    def __init__(self, *, store: Store, engine: EnginePort, model: Future[ChatModel]) -> None:
+        self._store = store
+        self._engine = engine
+        self._publisher = Publisher()
+        self._live = LiveTurns()
+        self._runner = TurnRunner(
+            store=store, engine=engine, model=model, live=self._live, publisher=self._publisher
+        )
+        feed = EngineFeed(
+            live=self._live, writer=store.writer, publisher=self._publisher, ends=self._runner
+        )
+        # What a chat is asked is decided by one caller at a time, so that order is what it seems.
+        self._intake = threading.Lock()
+        self._is_closed = False
+        store.writer.on_failing = self._saving_failed
+        store.writer.on_recovered = self._saving_recovered
+        self._runner.start()
+        engine.add_listener(feed.on_events)
 
     def subscribe(self, subscriber: Subscriber) -> None:
         """Call `subscriber` with every batch of events, on the thread where they happen."""
-        raise NotImplementedError
+        self._publisher.subscribe(subscriber)
+
+    # chats
 
     def chats(self) -> Sequence[Chat]:
         """Every chat, the latest used first, deleted ones left out."""
-        raise NotImplementedError
+        return self._store.chats()
+
+    def latest_chat(self) -> Chat | None:
+        """Return the chat that was used last; None when there is none."""
+        return next(iter(self._store.chats()), None)
 
     def transcript(self, chat_id: str) -> Sequence[Exchange]:
         """The chat's messages from the first to the tip, open answer included."""
-        raise NotImplementedError
+        return transcript(self._store.conversation(chat_id), self._live)
 
     def new_chat(self, *, title: str = "", system: str = "") -> Chat:
         """Make a chat. Without a title it is named after its first message."""
-        raise NotImplementedError
+        now = time.time()
+        root = make_message(None, "system", system) if system else None
+        chat = Chat(
+            id=new_id(),
+            title=one_line(storable(title)),
+            tip_hash=None if root is None else root.hash,
+            model="",
+            draft="",
+            created_at=now,
+            updated_at=now,
+        )
+        self._submit(Write(messages=() if root is None else (root,), new_chats=(chat,)))
+        return chat
+
+    def rename(self, chat_id: str, title: str) -> None:
+        """Give a chat another title."""
+        self._store.chat(chat_id)
+        self._submit(Write(chat_changes=(change_chat(chat_id, title=one_line(storable(title))),)))
+
+    def delete(self, chat_id: str) -> None:
+        """Take a chat out of the list; its running answer is stopped. `restore` undoes it."""
+        with self._intake:
+            self._store.chat(chat_id)
+            self._submit(Write(chat_changes=(change_chat(chat_id, deleted_at=time.time()),)))
+            for live in reversed(self._live.of_chat(chat_id)):
+                self._runner.stop(live)
+
+    def restore(self, chat_id: str) -> Chat:
+        """Undo `delete`."""
+        chat = self._store.chat(chat_id)
+        self._submit(Write(chat_changes=(change_chat(chat_id, deleted_at=None),)))
+        return replace(chat, deleted_at=None)
+
+    def save_draft(self, chat_id: str, text: str) -> None:
+        """Keep what is typed but not sent."""
+        draft = Write(chat_changes=(change_chat(chat_id, draft=text),))
+        self._store.writer.submit_soon(f"draft:{chat_id}", draft)
+
+    # answers
 
     def send(
         self,
@@ -46,38 +124,127 @@ class ChatService:
     ) -> Turn:
         """Save `text` as the chat's next message, then have it answered.
 
-        Returns the queued turn at once. The message is durable before the model runs.
+        Returns the queued turn at once. The message is durable before the model runs; while the
+        chat is still answering, it waits behind. Raises NotInHistory, and ChatError when there is
+        nothing to send or nowhere to send it.
         """
-        raise NotImplementedError
+        text = storable(text)
+        if not text.strip():
+            raise ChatError("There is nothing to send.")
+        sampling = with_seed(sampling or SamplingParams())
+        with self._intake:
+            chat = self._open_chat(chat_id)
+            turn = Turn(
+                id=new_id(),
+                chat_id=chat_id,
+                parent_hash=None,
+                tip_hash=None,
+                status=TurnStatus.QUEUED,
+                model=chat.model,
+                seed=sampling.seed,
+                created_at=time.time(),
+                question=text,
+                options=to_options(sampling),
+            )
+            change = change_chat(
+                chat_id,
+                title=chat.title or auto_title(text),
+                draft="",
+                updated_at=turn.created_at,
+            )
+            live = LiveTurn(turn, sampling, is_foreground)
+            self._begin(live, Write(chat_changes=(change,), turns=(turn,)))
+            return turn
 
     def continue_turn(self, turn_id: str, *, sampling: SamplingParams | None = None) -> Turn:
-        """Go on with an answer that was stopped, cut by its length or interrupted by a crash."""
-        raise NotImplementedError
+        """Go on with an answer that was stopped, cut by its length or interrupted by a crash.
+
+        It is the same turn again, open, and its text so far is `partial_text`. Raises
+        NotInHistory, and ChatError when the answer is complete or not its chat's last.
+        """
+        with self._intake:
+            turn = self._store.turn(turn_id)
+            self._open_chat(turn.chat_id)
+            text = self._text_to_continue(turn)
+            sampling = with_seed(sampling or from_options(turn.options))
+            turn = replace(
+                turn,
+                tip_hash=None,
+                status=TurnStatus.QUEUED,
+                partial_text=text,
+                finish_reason=None,
+                error=None,
+                seed=sampling.seed,
+                finished_at=None,
+                options=to_options(sampling),
+            )
+            change = change_chat(turn.chat_id, tip_hash=turn.parent_hash, updated_at=time.time())
+            live = LiveTurn(turn, sampling, is_foreground=True)
+            self._begin(live, Write(chat_changes=(change,), turns=(turn,)))
+            return turn
 
     def stop(self, turn_id: str) -> None:
         """End an answer and keep its text."""
-        raise NotImplementedError
-
-    def rename(self, chat_id: str, title: str) -> None:
-        """Give a chat another title."""
-        raise NotImplementedError
-
-    def delete(self, chat_id: str) -> None:
-        """Take a chat out of the list; its running answer is stopped. `restore` undoes it."""
-        raise NotImplementedError
-
-    def restore(self, chat_id: str) -> Chat:
-        """Undo `delete`."""
-        raise NotImplementedError
-
-    def save_draft(self, chat_id: str, text: str) -> None:
-        """Keep what is typed but not sent."""
-        raise NotImplementedError
+        live = self._live.get(turn_id)
+        if live is not None:
+            self._runner.stop(live)
 
     def snapshot(self) -> EngineSnapshot:
         """The engine's latest picture."""
-        raise NotImplementedError
+        return self._engine.snapshot()
 
     def close(self) -> None:
-        """Stop every answer, save everything, end the threads."""
-        raise NotImplementedError
+        """Stop every answer, save everything, end the threads. A second call does nothing."""
+        with self._intake:
+            if self._is_closed:
+                return
+            self._is_closed = True
+        self._runner.stop_all()
+        try:
+            self._engine.close()
+        finally:
+            self._runner.close()
+            failure = self._store.close()
+            if failure is not None:
+                self._publisher.publish(SavingFailed(failure))
+
+    # inside
+
+    def _begin(self, live: LiveTurn, write: Write) -> None:
+        self._live.add(live)
+        self._runner.begin(live, self._submit(write))
+
+    def _submit(self, write: Write) -> Future[None]:
+        if self._is_closed:
+            raise ChatError("The chats are closed.")
+        return self._store.submit(write)
+
+    def _open_chat(self, chat_id: str) -> Chat:
+        chat = self._store.chat(chat_id)
+        if chat.deleted_at is not None:
+            raise ChatError(f"The chat “{chat.title}” is deleted.", hint="Restore it first.")
+        if self._store.is_answered_elsewhere(chat_id):
+            raise ChatError(
+                f"The chat “{chat.title}” is being answered in another localpaged.",
+                hint="Wait until it is done there, or start a new chat.",
+            )
+        return chat
+
+    def _text_to_continue(self, turn: Turn) -> str:
+        if turn.status.is_open:
+            raise ChatError("The answer is still running.", hint="Stop it, or wait for its end.")
+        if turn.finish_reason == FinishReason.STOP:
+            raise ChatError("The answer is complete.", hint="Send another message.")
+        conversation = self._store.conversation(turn.chat_id)
+        if conversation.chat.tip_hash != turn.tip_hash or self._live.of_chat(turn.chat_id):
+            raise ChatError(
+                "Only the last answer of a chat can be continued.",
+                hint="Send a message that asks for the rest.",
+            )
+        return conversation.messages[-1].text
+
+    def _saving_failed(self, error: StoreError) -> None:
+        self._publisher.publish(SavingFailed(error))
+
+    def _saving_recovered(self) -> None:
+        self._publisher.publish(SavingRecovered())

@@ -1,0 +1,105 @@
+"""Open answers of this process."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+from localpaged.engine.events import PrefillEvent, Usage
+from localpaged.engine.params import RequestId, SamplingParams
+from localpaged.store.rows import Turn
+
+
+class Piece(NamedTuple):
+    """Text that arrived, and how long the answer is with it."""
+
+    text: str
+    token_count: int
+    num_chars: int
+
+
+@dataclass(slots=True, eq=False)
+class LiveTurn:
+    """A turn on its way.
+
+    The worker owns it, but between submit and the end of its request the engine's thread does.
+    Others may call `row` at any time: it is put together from frozen parts.
+    """
+
+    turn: Turn
+    sampling: SamplingParams
+    is_foreground: bool
+    request_id: RequestId | None = None
+    is_durable: bool = False
+    prefill: PrefillEvent | None = None
+    _pieces: list[Piece] = field(default_factory=list)
+
+    @property
+    def last(self) -> Piece:
+        """The latest piece; before the first one, what a continued answer began with."""
+        if self._pieces:
+            return self._pieces[-1]
+        begun = self.turn.partial_text
+        return Piece(begun, self.turn.completion_tokens or 0, len(begun))
+
+    def append(self, text: str, num_tokens: int) -> Piece:
+        """Add text to the answer."""
+        before = self.last
+        piece = Piece(text, before.token_count + num_tokens, before.num_chars + len(text))
+        self._pieces.append(piece)
+        return piece
+
+    def row(self) -> Turn:
+        """Return the turn with all the text there is."""
+        pieces = tuple(self._pieces)
+        if not pieces:
+            return self.turn
+        text = self.turn.partial_text + "".join(piece.text for piece in pieces)
+        return replace(self.turn, partial_text=text, completion_tokens=pieces[-1].token_count)
+
+    def total_usage(self, usage: Usage) -> Usage:
+        """Return what the answer cost, with what it cost before it was continued."""
+        return replace(
+            usage,
+            completion_tokens=usage.completion_tokens + (self.turn.completion_tokens or 0),
+            decode_s=usage.decode_s + (self.turn.decode_s or 0.0),
+        )
+
+
+class LiveTurns:
+    """Finds open answers. Any thread: every method is one atomic look into a dict or a copy of it.
+
+    Turns are added by callers and removed by the worker.
+    """
+
+    def __init__(self) -> None:
+        self._by_turn: dict[str, LiveTurn] = {}
+        self._by_request: dict[RequestId, LiveTurn] = {}
+
+    def add(self, live: LiveTurn) -> None:
+        """Enter a turn."""
+        self._by_turn[live.turn.id] = live
+
+    def add_request(self, request_id: RequestId, live: LiveTurn) -> None:
+        """Enter the request that a turn is answered by."""
+        live.request_id = request_id
+        self._by_request[request_id] = live
+
+    def remove(self, live: LiveTurn) -> None:
+        """Forget a turn that has ended."""
+        self._by_turn.pop(live.turn.id, None)
+        if live.request_id is not None:
+            self._by_request.pop(live.request_id, None)
+
+    def get(self, turn_id: str) -> LiveTurn | None:
+        """Return an open turn of this process."""
+        return self._by_turn.get(turn_id)
+
+    def by_request(self, request_id: RequestId) -> LiveTurn | None:
+        """Return the turn that a request answers."""
+        return self._by_request.get(request_id)
+
+    def of_chat(self, chat_id: str) -> Sequence[LiveTurn]:
+        """Return the chat's open turns, in the order they were asked."""
+        return [live for live in list(self._by_turn.values()) if live.turn.chat_id == chat_id]

@@ -1,0 +1,254 @@
+"""The life of a turn: queued, durable, placed, rendered, submitted, ended.
+
+Everything that may wait ends up here as a short command: a caller never waits for the disk, the
+model or a long prompt, and neither does the engine.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import replace
+from functools import partial
+
+from localpaged.chat.ending import Ending, ended_event, ended_row
+from localpaged.chat.events import ModelFailed
+from localpaged.chat.live import LiveTurn, LiveTurns
+from localpaged.chat.model import ChatModel, PromptMessage
+from localpaged.chat.publisher import Publisher
+from localpaged.engine.events import FailEvent, FinishEvent, FinishReason
+from localpaged.engine.params import Request
+from localpaged.engine.port import EnginePort
+from localpaged.errors import ChatError, LocalPagedError, ModelError
+from localpaged.store.rows import Turn, TurnStatus
+from localpaged.store.store import Store, new_id
+from localpaged.store.turns import place_answer, place_question
+from localpaged.store.writes import Write, change_chat
+
+Command = Callable[[], None]
+
+log = logging.getLogger(__name__)
+
+
+class TurnRunner:
+    """Public methods only leave a command; the worker thread runs them one after another.
+
+    Invariant: of each chat at most the first turn in its queue is with the engine.
+    """
+
+    def __init__(
+        self,
+        *,
+        store: Store,
+        engine: EnginePort,
+        model: Future[ChatModel],
+        live: LiveTurns,
+        publisher: Publisher,
+    ) -> None:
+        self._store = store
+        self._engine = engine
+        self._model = model
+        self._live = live
+        self._publisher = publisher
+        self._queues: dict[str, deque[LiveTurn]] = {}
+        self._failure: LocalPagedError | None = None
+        self._is_stopping = False
+        self._inbox: queue.SimpleQueue[Command | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name="chat-worker", daemon=True)
+
+    def start(self) -> None:
+        """Start the worker and watch for the model."""
+        self._thread.start()
+        self._model.add_done_callback(lambda _: self._inbox.put(self._model_known))
+
+    def begin(self, live: LiveTurn, saved: Future[None]) -> None:
+        """Answer a turn when its chat's earlier ones are done and it is durable."""
+        self._inbox.put(partial(self._enqueue, live))
+        saved.add_done_callback(lambda done: self._inbox.put(partial(self._saved, live, done)))
+
+    def stop(self, live: LiveTurn) -> None:
+        """End a turn and keep its text."""
+        if live.request_id is not None:
+            # At once: the worker may be busy with somebody's long prompt.
+            self._engine.cancel(live.request_id)
+        self._inbox.put(partial(self._stop, live))
+
+    def stop_all(self) -> None:
+        """End every turn and begin none."""
+        self._inbox.put(self._stop_all)
+
+    def request_ended(self, live: LiveTurn, event: FinishEvent | FailEvent) -> None:
+        """The engine is done with a turn's request."""
+        self._inbox.put(partial(self._request_ended, live, event))
+
+    def engine_failed(self, error: LocalPagedError) -> None:
+        """There will be no more answers: all turns fail."""
+        self._inbox.put(partial(self._fail_all, error))
+
+    def close(self) -> None:
+        """End the turns that the engine never ended, then the worker. The engine must be closed."""
+        self._inbox.put(partial(self._end_all, Ending(TurnStatus.STOPPED)))
+        self._inbox.put(None)
+        self._thread.join()
+
+    # the worker thread
+
+    def _run(self) -> None:
+        while (command := self._inbox.get()) is not None:
+            try:
+                command()
+            except Exception:
+                # The worker serves all chats: what goes wrong in one must not silence the others.
+                log.exception("a command of the chat worker failed")
+
+    def _enqueue(self, live: LiveTurn) -> None:
+        self._queues.setdefault(live.turn.chat_id, deque()).append(live)
+        self._advance(live.turn.chat_id)
+
+    def _saved(self, live: LiveTurn, saved: Future[None]) -> None:
+        live.is_durable = True
+        error = saved.exception()
+        if isinstance(error, LocalPagedError) and live.turn.status.is_open:
+            self._end(live, Ending(TurnStatus.ERROR, error=error))
+        self._advance(live.turn.chat_id)
+
+    def _model_known(self) -> None:
+        error = _model_error(self._model)
+        if error is not None:
+            self._fail_all(error)
+            return
+        for chat_id in list(self._queues):
+            self._advance(chat_id)
+
+    def _stop(self, live: LiveTurn) -> None:
+        if not live.turn.status.is_open:
+            return
+        if live.request_id is not None:
+            self._engine.cancel(live.request_id)
+            return
+        self._end(live, Ending(TurnStatus.STOPPED))
+        self._advance(live.turn.chat_id)
+
+    def _stop_all(self) -> None:
+        self._is_stopping = True
+        for waiting in list(self._queues.values()):
+            for live in reversed(list(waiting)):
+                self._stop(live)
+
+    def _request_ended(self, live: LiveTurn, event: FinishEvent | FailEvent) -> None:
+        if not live.turn.status.is_open:
+            return
+        if isinstance(event, FailEvent):
+            self._end(live, Ending(TurnStatus.ERROR, error=event.error))
+        else:
+            is_cancelled = event.reason is FinishReason.CANCELLED
+            status = TurnStatus.STOPPED if is_cancelled else TurnStatus.DONE
+            self._end(live, Ending(status, reason=event.reason, usage=event.usage))
+        self._advance(live.turn.chat_id)
+
+    def _fail_all(self, error: LocalPagedError) -> None:
+        if self._failure is not None:
+            return
+        self._failure = error
+        self._publisher.publish(ModelFailed(error))
+        self._end_all(Ending(TurnStatus.ERROR, error=error))
+
+    def _end_all(self, ending: Ending) -> None:
+        for chat_id in list(self._queues):
+            while (waiting := self._queues.get(chat_id)) is not None:
+                self._end(waiting[0], ending)
+                self._advance(chat_id)
+
+    def _advance(self, chat_id: str) -> None:
+        """Bring the chat's first turn as far as it can go, and the next ones after it."""
+        waiting = self._queues.get(chat_id, deque())
+        while waiting:
+            head = waiting[0]
+            if head.turn.status.is_open:
+                self._try_to_begin(head)
+                if waiting and waiting[0] is head:
+                    return
+            else:
+                waiting.popleft()
+                self._place(head.turn, text="")
+        self._queues.pop(chat_id, None)
+
+    def _try_to_begin(self, live: LiveTurn) -> None:
+        if live.request_id is not None or self._is_stopping:
+            return
+        if self._failure is not None:
+            self._end(live, Ending(TurnStatus.ERROR, error=self._failure))
+        elif live.is_durable and self._model.done():
+            try:
+                self._submit(live, self._model.result())
+            except LocalPagedError as error:
+                self._end(live, Ending(TurnStatus.ERROR, error=error))
+            except Exception as error:
+                log.exception("a prompt could not be made")
+                failure = ChatError(f"The prompt could not be made: {error}.", hint="See the log.")
+                self._end(live, Ending(TurnStatus.ERROR, error=failure))
+
+    def _submit(self, live: LiveTurn, model: ChatModel) -> None:
+        chat_id = live.turn.chat_id
+        placed = place_question(live.turn, chat_tip=self._tip(live.turn))
+        live.turn = replace(placed.turn, model=model.name)
+        advance = change_chat(chat_id, tip_hash=live.turn.parent_hash, model=model.name)
+        self._store.submit(
+            Write(messages=placed.messages, chat_changes=(advance,), turns=(live.turn,))
+        )
+        path = self._store.path_to(live.turn.parent_hash)
+        prompt = [PromptMessage(message.role, message.text) for message in path]
+        begun = live.turn.partial_text
+        if begun:
+            prompt.append(PromptMessage("assistant", begun))
+        request = Request(
+            new_id(),
+            model.render(prompt, continue_last=bool(begun)),
+            live.sampling,
+            chat_id=chat_id,
+            is_foreground=live.is_foreground,
+        )
+        self._live.add_request(request.id, live)
+        self._engine.submit(request)
+
+    def _end(self, live: LiveTurn, ending: Ending) -> None:
+        row = ended_row(live, ending, now=time.time())
+        event = ended_event(live, ending)
+        waiting = self._queues[row.chat_id]
+        if waiting[0] is live:
+            waiting.popleft()
+            live.turn = self._place(row, text=row.partial_text)
+        else:
+            # It gets its place in the tree when those before it have theirs.
+            live.turn = row
+            self._store.submit(Write(turns=(row,)))
+        self._live.remove(live)
+        self._publisher.publish(event)
+
+    def _place(self, row: Turn, *, text: str) -> Turn:
+        placed = place_answer(row, chat_tip=self._tip(row), text=text)
+        advance = change_chat(
+            row.chat_id, tip_hash=placed.turn.tip_hash, updated_at=row.finished_at or time.time()
+        )
+        self._store.submit(
+            Write(messages=placed.messages, chat_changes=(advance,), turns=(placed.turn,))
+        )
+        return placed.turn
+
+    def _tip(self, turn: Turn) -> str | None:
+        """Where a waiting question hangs; not needed, and not read, for one that is placed."""
+        return None if turn.question is None else self._store.chat(turn.chat_id).tip_hash
+
+
+def _model_error(model: Future[ChatModel]) -> LocalPagedError | None:
+    if model.cancelled():
+        return ModelError("The model was not loaded.")
+    error = model.exception()
+    if error is None or isinstance(error, LocalPagedError):
+        return error
+    return ModelError(f"The model could not be loaded: {error}.", hint="See the log file.")

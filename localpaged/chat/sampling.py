@@ -1,0 +1,31 @@
+"""Sampling parameters as a turn keeps them: JSON, so that a later version may know more of them."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from dataclasses import asdict, fields, replace
+
+from localpaged.engine.params import SamplingParams
+
+_MAX_SEED = 2**63
+
+
+def with_seed(sampling: SamplingParams) -> SamplingParams:
+    """Choose the seed if it is free: the turn's row then tells how to get the answer again."""
+    if sampling.seed is not None:
+        return sampling
+    return replace(sampling, seed=secrets.randbelow(_MAX_SEED))
+
+
+def to_options(sampling: SamplingParams) -> str:
+    """Return the parameters as JSON."""
+    return json.dumps(asdict(sampling))
+
+
+def from_options(options: str) -> SamplingParams:
+    """Return what a turn was made with, but for its seed; unknown parameters are left out."""
+    known = {field.name for field in fields(SamplingParams)}
+    values = {name: value for name, value in json.loads(options).items() if name in known}
+    stop = tuple(values.pop("stop", ()))
+    return SamplingParams(**{**values, "stop": stop, "seed": None})

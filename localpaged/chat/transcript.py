@@ -1,0 +1,41 @@
+"""A chat as it is read from top to bottom: its messages, then what is not in the tree yet."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from localpaged.chat.live import LiveTurns
+from localpaged.store.rows import Exchange, Message, Turn
+from localpaged.store.store import Conversation
+
+WAITING_PREFIX = "waiting:"
+
+
+def transcript(conversation: Conversation, live: LiveTurns) -> Sequence[Exchange]:
+    """Return the lines of a chat; open answers carry the text that has arrived by now."""
+    made_by = {turn.tip_hash: turn for turn in conversation.turns if turn.tip_hash is not None}
+    lines = [
+        Exchange(message, made_by.get(message.hash) if message.role == "assistant" else None)
+        for message in conversation.messages
+    ]
+    for turn in conversation.turns:
+        if turn.tip_hash is None:
+            lines += _unplaced(_latest(turn, live))
+    return lines
+
+
+def _unplaced(turn: Turn) -> Sequence[Exchange]:
+    answer = Exchange(None, turn)
+    if turn.question is None:
+        return (answer,)
+    question = Message(f"{WAITING_PREFIX}{turn.id}", None, "user", turn.question)
+    return (Exchange(question, None), answer)
+
+
+def _latest(turn: Turn, live: LiveTurns) -> Turn:
+    running = live.get(turn.id)
+    if running is None or not turn.status.is_open:
+        return turn
+    # The row of the conversation decides about the place, for that is what its messages fit.
+    return replace(running.row(), question=turn.question, parent_hash=turn.parent_hash)

@@ -1,0 +1,107 @@
+"""The schema, one numbered step after another; each step and its record are one transaction.
+
+messages, parts   the content-addressed tree: a message is named by the hash of its way to the root
+chats             named tips of the tree; a fork is one more row here
+turns             one question and its answer: status, sampling, cost
+partials          the text so far of open answers
+runs              a row for every running process; `lock_file` tells whether it still lives
+"""
+
+from __future__ import annotations
+
+from sqlite_utils import Database, Migrations
+
+APPLICATION_ID = 0x6C706764  # "lpgd": tells our files from other programs' databases
+
+migrations = Migrations("localpaged")
+
+
+@migrations()
+def m001_initial(db: Database) -> None:
+    """The message tree, chats, turns, checkpoints and runs."""
+    db.table("messages").create(
+        {"hash": str, "parent_hash": str, "role": str, "created_at": float},
+        pk="hash",
+        not_null={"hash", "role", "created_at"},
+        foreign_keys=[("parent_hash", "messages", "hash")],
+    )
+    db.table("parts").create(
+        {"message_hash": str, "position": int, "type": str, "text": str, "payload": str},
+        pk=("message_hash", "position"),
+        not_null={"type"},
+        foreign_keys=[("message_hash", "messages", "hash")],
+    )
+    db.table("chats").create(
+        {
+            "id": str,
+            "title": str,
+            "tip_hash": str,
+            "forked_from": str,
+            "model": str,
+            "draft": str,
+            "created_at": float,
+            "updated_at": float,
+            "deleted_at": float,
+        },
+        pk="id",
+        not_null={"id", "title", "model", "draft", "created_at", "updated_at"},
+        foreign_keys=[("tip_hash", "messages", "hash")],
+    )
+    db.table("runs").create(
+        {"id": str, "pid": int, "lock_file": str, "started_at": float},
+        pk="id",
+        not_null={"id", "pid", "lock_file", "started_at"},
+    )
+    _create_turns(db)
+    db.table("partials").create(
+        {"turn_id": str, "text": str, "token_count": int, "updated_at": float},
+        pk="turn_id",
+        not_null={"turn_id", "text", "token_count", "updated_at"},
+        foreign_keys=[("turn_id", "turns", "id")],
+    )
+    for table, columns in (
+        ("messages", ["parent_hash"]),
+        ("chats", ["tip_hash"]),
+        ("chats", ["updated_at"]),
+        ("turns", ["chat_id", "created_at"]),
+        ("turns", ["parent_hash"]),
+        ("turns", ["tip_hash"]),
+        ("turns", ["run_id"]),
+    ):
+        db.table(table).create_index(columns)
+    db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+
+
+def _create_turns(db: Database) -> None:
+    db.table("turns").create(
+        {
+            "id": str,
+            "chat_id": str,
+            "run_id": str,  # the process that still has to finish it; NULL when nobody has
+            "parent_hash": str,
+            "tip_hash": str,
+            "question": str,
+            "status": str,
+            "model": str,
+            "options": str,
+            "finish_reason": str,
+            "error": str,
+            "seed": int,
+            "prompt_tokens": int,
+            "cached_tokens": int,
+            "completion_tokens": int,
+            "ttft_s": float,
+            "decode_s": float,
+            "token_ids": bytes,  # of the answer, int32, little-endian; kept free for now
+            "created_at": float,
+            "finished_at": float,
+        },
+        pk="id",
+        not_null={"id", "chat_id", "status", "model", "options", "created_at"},
+        foreign_keys=[
+            ("chat_id", "chats", "id"),
+            ("run_id", "runs", "id"),
+            ("parent_hash", "messages", "hash"),
+            ("tip_hash", "messages", "hash"),
+        ],
+    )

@@ -1,0 +1,69 @@
+"""Between database rows and the frozen values of `rows`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, fields
+from typing import Any
+
+from sqlite_utils import Database
+
+from localpaged.store.rows import Chat, Turn, TurnStatus
+
+Params = list[Any] | dict[str, Any]
+
+CHAT_COLUMNS = tuple(field.name for field in fields(Chat))
+_SELECT_CHATS = f"SELECT {', '.join(CHAT_COLUMNS)} FROM chats"
+_TURN_COLUMNS = tuple(
+    field.name for field in fields(Turn) if field.name not in ("partial_text", "completion_tokens")
+)
+_SELECT_TURNS = f"""
+SELECT {", ".join(f"turns.{name}" for name in _TURN_COLUMNS)},
+    coalesce(partials.text, '') AS partial_text,
+    coalesce(partials.token_count, turns.completion_tokens) AS completion_tokens
+FROM turns LEFT JOIN partials ON partials.turn_id = turns.id
+"""
+
+
+def select_chats(db: Database, where: str, params: Params) -> list[Chat]:
+    """Return the chats that the condition finds."""
+    return [Chat(**row) for row in db.query(f"{_SELECT_CHATS} WHERE {where}", params)]
+
+
+def select_turns(db: Database, where: str, params: Params) -> list[Turn]:
+    """Return the turns that the condition finds, in the order they were asked."""
+    order = "ORDER BY turns.created_at, turns.id"
+    rows = db.query(f"{_SELECT_TURNS} WHERE {where} {order}", params)
+    return [_turn(row) for row in rows]
+
+
+def put_chats(db: Database, chats: Iterable[Chat]) -> None:
+    """Insert chats, or replace what they were."""
+    db.table("chats").upsert_all((asdict(chat) for chat in chats), pk="id")
+
+
+def put_turn(db: Database, turn: Turn, *, run_id: str) -> None:
+    """Insert a turn or replace what it was; the run is named as long as something is left to do."""
+    record = asdict(turn)
+    del record["partial_text"]
+    record["status"] = turn.status.value
+    record["run_id"] = run_id if turn.tip_hash is None else None
+    db.table("turns").upsert(record, pk="id")
+
+
+def put_partial(db: Database, turn_id: str, text: str, *, token_count: int, now: float) -> None:
+    """Keep the text so far of an open answer."""
+    db.execute(
+        "INSERT OR REPLACE INTO partials (turn_id, text, token_count, updated_at)"
+        " VALUES (?, ?, ?, ?)",
+        [turn_id, text, token_count, now],
+    )
+
+
+def delete_partial(db: Database, turn_id: str) -> None:
+    """Drop the checkpoint of an answer that is complete."""
+    db.execute("DELETE FROM partials WHERE turn_id = ?", [turn_id])
+
+
+def _turn(row: Mapping[str, Any]) -> Turn:
+    return Turn(**{**row, "status": TurnStatus(row["status"])})

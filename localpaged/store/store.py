@@ -1,0 +1,243 @@
+"""Store: the history as everything above it sees it."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, replace
+from json import dumps
+from pathlib import Path
+from typing import TypeVar
+
+from sqlite_utils import Database
+from ulid import ULID
+
+from localpaged import paths
+from localpaged.errors import NotInHistory, StoreError
+from localpaged.store import tree
+from localpaged.store.database import connect, open_database
+from localpaged.store.failures import explained
+from localpaged.store.locks import RunLock, is_held
+from localpaged.store.overlay import Overlay
+from localpaged.store.records import select_chats, select_turns
+from localpaged.store.recovery import start_run
+from localpaged.store.rows import Chat, Message, Turn
+from localpaged.store.writer import StoreWriter
+from localpaged.store.writes import EndRun, Operation, Purge, Write
+
+DELETED_KEPT_S = 30 * 24 * 3_600.0
+
+_TURNS_OF_A_CHAT = (
+    "turns.tip_hash IN (SELECT value FROM json_each(?))"
+    " OR (turns.chat_id = ? AND turns.tip_hash IS NULL)"
+)
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    """A chat at one moment: the messages up to its tip, and the turns that belong to them.
+
+    `turns` made one of the messages or are not placed in the tree yet. Turns of other chats that
+    share a message come first, so that the chat's own win.
+    """
+
+    chat: Chat
+    messages: Sequence[Message]
+    turns: Sequence[Turn]
+
+
+def new_id() -> str:
+    """Return a fresh id: sorted by time, unique across processes."""
+    return str(ULID()).lower()
+
+
+class Store:
+    """Reads on any thread, through a connection each; writes go to the one writing thread.
+
+    A read sees everything submitted before it, saved or not. What goes wrong below is raised as
+    StoreError.
+    """
+
+    def __init__(self, db: Database, path: Path) -> None:
+        """Take over a database from `open_database`: enter this run, recover from crashes."""
+        self.path = path
+        self.run_id = new_id()
+        self._threads = threading.local()
+        self._readers: list[Database] = []
+        with explained(path):
+            self._lock = RunLock(self.run_id)
+            try:
+                self.num_interrupted = start_run(
+                    db, self._lock, run_id=self.run_id, pid=os.getpid()
+                )
+            except BaseException:
+                self._lock.release()
+                db.close()
+                raise
+        self.writer = StoreWriter(db, path, run_id=self.run_id)
+        self._purge_old()
+
+    @classmethod
+    def open(cls, path: Path | None = None) -> Store:
+        """Open the history at `path`, by default the user's; make or migrate it first."""
+        return cls(*open_database(path or paths.database_file()))
+
+    # writing
+
+    def submit(self, operation: Operation) -> Future[None]:
+        """Queue an operation; the Future is done when it is durable."""
+        return self.writer.submit(operation)
+
+    def fork(self, chat_id: str, *, at_hash: str) -> Chat:
+        """Make a chat that shares the messages up to `at_hash`. Raises NotInHistory."""
+        chat = self.chat(chat_id)
+        self.path_to(at_hash)
+        now = time.time()
+        fork = replace(
+            chat,
+            id=new_id(),
+            tip_hash=at_hash,
+            forked_from=chat.id,
+            draft="",
+            created_at=now,
+            updated_at=now,
+            deleted_at=None,
+        )
+        self.submit(Write(new_chats=(fork,)))
+        return fork
+
+    # reading
+
+    def chats(self) -> Sequence[Chat]:
+        """Return every chat that is not deleted, the latest used first."""
+        chats = self._read(lambda db, overlay: overlay.chats(select_chats(db, "TRUE", [])))
+        listed = [chat for chat in chats if chat.deleted_at is None]
+        return sorted(listed, key=lambda chat: (chat.updated_at, chat.id), reverse=True)
+
+    def chat(self, chat_id: str) -> Chat:
+        """Return a chat, deleted or not. Raises NotInHistory."""
+        return self._read(lambda db, overlay: _chat(db, overlay, chat_id))
+
+    def path_to(self, tip_hash: str | None) -> Sequence[Message]:
+        """Return the conversation that ends in `tip_hash`, its first message first.
+
+        None is the empty conversation. Raises NotInHistory.
+        """
+        return self._read(lambda db, overlay: _path(db, overlay, tip_hash))
+
+    def turn(self, turn_id: str) -> Turn:
+        """Return a turn. Raises NotInHistory."""
+        turns = self._read(
+            lambda db, overlay: overlay.turns(select_turns(db, "turns.id = ?", [turn_id]))
+        )
+        if turn_id not in turns:
+            raise NotInHistory(f"There is no answer {turn_id}.")
+        return turns[turn_id]
+
+    def conversation(self, chat_id: str) -> Conversation:
+        """Return a chat with its messages and turns, as they were at one moment.
+
+        Raises NotInHistory.
+        """
+
+        def read(db: Database, overlay: Overlay) -> Conversation:
+            chat = _chat(db, overlay, chat_id)
+            messages = _path(db, overlay, chat.tip_hash)
+            turns = _turns(db, overlay, chat_id, messages)
+            return Conversation(chat, messages, turns)
+
+        return self._read(read)
+
+    def is_answered_elsewhere(self, chat_id: str) -> bool:
+        """Whether another running program has an open turn in this chat."""
+        with explained(self.path):
+            rows = self._reader().query(
+                "SELECT DISTINCT runs.lock_file FROM turns JOIN runs ON runs.id = turns.run_id"
+                " WHERE turns.chat_id = ? AND turns.run_id <> ?",
+                [chat_id, self.run_id],
+            )
+            return any(is_held(Path(str(row["lock_file"]))) for row in rows)
+
+    def verify(self) -> Sequence[str]:
+        """Derive every hash of the tree again; return those that do not match their rows."""
+        with explained(self.path):
+            return tree.verify(self._reader())
+
+    def close(self) -> StoreError | None:
+        """Save what is left and close; return why something stayed unsaved, if it did.
+
+        Nothing may be read or submitted by then. A second call does nothing.
+        """
+        self.submit(EndRun())
+        failure = self.writer.close()
+        while self._readers:
+            self._readers.pop().close()
+        self._lock.release()
+        return failure
+
+    def _read(self, read: Callable[[Database, Overlay], T]) -> T:
+        while True:
+            unsaved = self.writer.unsaved()
+            reader = self._reader()
+            with explained(self.path):
+                reader.begin()
+                try:
+                    result = read(reader, Overlay(unsaved.operations))
+                finally:
+                    reader.rollback()
+            # What was saved meanwhile may be newer on the disk than what was laid over it.
+            if self.writer.generation == unsaved.generation:
+                return result
+
+    def _reader(self) -> Database:
+        reader: Database | None = getattr(self._threads, "reader", None)
+        if reader is None:
+            with explained(self.path):
+                reader = self._threads.reader = connect(self.path, is_reader=True)
+            self._readers.append(reader)
+        return reader
+
+    def _purge_old(self) -> None:
+        before = time.time() - DELETED_KEPT_S
+        with explained(self.path):
+            old = select_chats(self._reader(), "deleted_at < ?", [before])
+        if old:
+            self.submit(Purge(before))
+
+
+def _chat(db: Database, overlay: Overlay, chat_id: str) -> Chat:
+    for chat in overlay.chats(select_chats(db, "id = ?", [chat_id])):
+        if chat.id == chat_id:
+            return chat
+    raise NotInHistory(f"There is no chat {chat_id}.", hint="`localpaged history` lists them.")
+
+
+def _turns(
+    db: Database, overlay: Overlay, chat_id: str, messages: Sequence[Message]
+) -> Sequence[Turn]:
+    tips = frozenset(message.hash for message in messages)
+    saved = select_turns(db, _TURNS_OF_A_CHAT, [dumps(sorted(tips)), chat_id])
+    found = [
+        turn
+        for turn in overlay.turns(saved).values()
+        if turn.tip_hash in tips or (turn.tip_hash is None and turn.chat_id == chat_id)
+    ]
+    return sorted(found, key=lambda turn: (turn.chat_id == chat_id, turn.created_at, turn.id))
+
+
+def _path(db: Database, overlay: Overlay, tip_hash: str | None) -> Sequence[Message]:
+    unsaved = overlay.messages()
+    newest_first: list[Message] = []
+    below = tip_hash
+    while below in unsaved:
+        newest_first.append(unsaved[below])
+        below = unsaved[below].parent_hash
+    saved = [] if below is None else tree.read_path(db, below)
+    if below is not None and not saved:
+        raise NotInHistory(f"There is no message {below}.")
+    return [*saved, *reversed(newest_first)]

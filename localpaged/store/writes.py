@@ -1,0 +1,125 @@
+"""What the writing thread is asked to do. Frozen; each is one transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol, TypedDict, Unpack
+
+from sqlite_utils import Database
+
+from localpaged.store.records import delete_partial, put_chats, put_partial, put_turn
+from localpaged.store.rows import Chat, Message, Turn
+from localpaged.store.sweep import purge
+from localpaged.store.text import storable
+from localpaged.store.tree import insert_messages
+
+
+class ChatColumns(TypedDict, total=False):
+    """What of a chat may change."""
+
+    title: str
+    tip_hash: str | None
+    model: str
+    draft: str
+    updated_at: float
+    deleted_at: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class ChatChange:
+    """New values for some columns of one chat; what another program changes beside it stays."""
+
+    chat_id: str
+    columns: tuple[tuple[str, Any], ...]
+
+    def applied_to(self, chat: Chat) -> Chat:
+        """Return the chat as it will be."""
+        return replace(chat, **dict(self.columns))
+
+
+def change_chat(chat_id: str, **columns: Unpack[ChatColumns]) -> ChatChange:
+    """Return a change of the named columns; texts are made storable."""
+    clean = {k: storable(v) if isinstance(v, str) else v for k, v in columns.items()}
+    return ChatChange(chat_id, tuple(clean.items()))
+
+
+class Operation(Protocol):
+    """One transaction of the writing thread."""
+
+    def apply(self, db: Database, *, run_id: str) -> None:
+        """Change the database; a raised exception takes everything back."""
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """Rows to put in place together. `turns` that have a tip are finished: their checkpoints go."""
+
+    messages: Sequence[Message] = ()
+    new_chats: Sequence[Chat] = ()
+    chat_changes: Sequence[ChatChange] = ()
+    turns: Sequence[Turn] = ()
+
+    def apply(self, db: Database, *, run_id: str) -> None:
+        """Insert, update and replace the rows, in the order that foreign keys want."""
+        insert_messages(db, self.messages)
+        put_chats(db, self.new_chats)
+        for change in self.chat_changes:
+            assignments = ", ".join(f"{column} = :{column}" for column, _ in change.columns)
+            db.execute(
+                f"UPDATE chats SET {assignments} WHERE id = :chat_id",
+                {**dict(change.columns), "chat_id": change.chat_id},
+            )
+        for turn in self.turns:
+            put_turn(db, turn, run_id=run_id)
+            if not turn.status.is_open:
+                delete_partial(db, turn.id)
+            elif turn.partial_text:
+                count = turn.completion_tokens or 0
+                put_partial(db, turn.id, turn.partial_text, token_count=count, now=turn.created_at)
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """The text so far of one open answer."""
+
+    turn_id: str
+    text: str
+    token_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class SaveCheckpoints:
+    """The texts so far of all answers that grew."""
+
+    checkpoints: Sequence[Checkpoint]
+    now: float
+
+    def apply(self, db: Database, *, run_id: str) -> None:
+        """Replace the saved texts."""
+        for point in self.checkpoints:
+            put_partial(db, point.turn_id, point.text, token_count=point.token_count, now=self.now)
+
+
+@dataclass(frozen=True, slots=True)
+class Purge:
+    """Remove for good what was deleted before a time."""
+
+    deleted_before: float
+
+    def apply(self, db: Database, *, run_id: str) -> None:
+        """Mark and sweep."""
+        purge(db, deleted_before=self.deleted_before)
+
+
+@dataclass(frozen=True, slots=True)
+class EndRun:
+    """This process is about to end cleanly; turns it never finished go to the next start."""
+
+    def apply(self, db: Database, *, run_id: str) -> None:
+        """Remove the run's row if nothing hangs on it."""
+        db.execute(
+            "DELETE FROM runs WHERE id = ? AND id NOT IN"
+            " (SELECT run_id FROM turns WHERE run_id IS NOT NULL)",
+            [run_id],
+        )
