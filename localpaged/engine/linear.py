@@ -1,23 +1,71 @@
 """Linear: a projection whose weight format is its own business.
 
-The decoder asks for a linear, not for a matrix product, so quantised weights slot in here.
+The decoder asks for a linear, not for a matrix product, so weight formats slot in here.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+
 import torch
 import torch.nn.functional as F
 
+FOUR_BIT_MAX_ROWS = 8
+"""Up to here reading the weights is what costs, and 4-bit ones are a quarter of the bytes."""
 
-class Linear:
-    """y = x Wᵀ + b with a dense weight [out, in]."""
+FOUR_BIT_GROUP = 32
+"""Weights that share a scale and a zero point; as in GGUF's Q4_0 and Q4_1."""
 
-    __slots__ = ("_bias", "_weight")
+Linear = Callable[[torch.Tensor], torch.Tensor]
+"""Projects x [rows, in] to [rows, out]."""
+
+
+def make_linear(state: Mapping[str, torch.Tensor], name: str) -> Linear:
+    """Return the projection `name` of a state dict.
+
+    `name`.weight [out, in] and perhaps `name`.bias [out]; beside them perhaps the same weights as
+    `name`.four_bit and `name`.four_bit_scales, for few rows (see `FourBitLinear`).
+    """
+    dense = DenseLinear(state[f"{name}.weight"], state.get(f"{name}.bias"))
+    packed = state.get(f"{name}.four_bit")
+    if packed is None:
+        return dense
+    return FourBitLinear(packed, state[f"{name}.four_bit_scales"], dense)
+
+
+class DenseLinear:
+    """y = x Wᵀ + b."""
+
+    __slots__ = ("bias", "weight")
 
     def __init__(self, weight: torch.Tensor, bias: torch.Tensor | None = None) -> None:
-        self._weight = weight
-        self._bias = bias
+        self.weight = weight
+        self.bias = bias
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
         """Project x [rows, in] to [rows, out]."""
-        return F.linear(x, self._weight, self._bias)
+        return F.linear(x, self.weight, self.bias)
+
+
+class FourBitLinear:
+    """The same projection from 4-bit weights when rows are few, from dense ones else.
+
+    `packed` and `scales` [in / 32, out, 2] bfloat16 are what torch's CPU operator takes:
+    w = (q - 8) · scale + zero. The rounding of both forms is that of bfloat16.
+    """
+
+    __slots__ = ("_dense", "_packed", "_scales")
+
+    def __init__(self, packed: torch.Tensor, scales: torch.Tensor, dense: DenseLinear) -> None:
+        self._packed = packed
+        self._scales = scales
+        self._dense = dense
+
+    def __call__(self, x: torch.Tensor) -> torch.Tensor:
+        """Project x [rows, in] to [rows, out]."""
+        if x.shape[0] > FOUR_BIT_MAX_ROWS:
+            return self._dense(x)
+        y = torch.ops.aten._weight_int4pack_mm_for_cpu(
+            x, self._packed, FOUR_BIT_GROUP, self._scales
+        )
+        return y if self._dense.bias is None else y + self._dense.bias

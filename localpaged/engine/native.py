@@ -8,6 +8,7 @@ State dict, all of one dtype; D = head_dim, H = heads, G = KV heads:
   layers.i.o.weight [hidden, H·D]
   layers.i.gate_up.weight [2·intermediate, hidden], layers.i.down.weight [hidden, intermediate]
   rope_factors [D/2] float32, optional
+Beside a projection's .weight there may be .four_bit and .four_bit_scales, see `linear`.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import torch.nn.functional as F
 from localpaged.decoder_config import DecoderConfig
 from localpaged.engine.batch import Batch
 from localpaged.engine.kv_storage import KVStorage
-from localpaged.engine.linear import Linear
+from localpaged.engine.linear import DenseLinear, make_linear
 from localpaged.engine.rope import RopeTable, rotate
 from localpaged_kernels import paged_attention, write_kv
 
@@ -33,7 +34,7 @@ class NativeDecoder:
         self._embed = state["embed.weight"]
         self._layers = [_Layer(config, state, index) for index in range(config.num_layers)]
         self._norm = state["norm.weight"]
-        self._head = Linear(state["embed.weight" if config.is_tied else "head.weight"])
+        self._head = DenseLinear(state["embed.weight" if config.is_tied else "head.weight"])
         self._rope = RopeTable(config, dtype=self._embed.dtype, factors=state.get("rope_factors"))
 
     def forward(self, batch: Batch, kv: KVStorage) -> torch.Tensor:
@@ -59,10 +60,10 @@ class _Layer:
         self._mlp_norm = state[prefix + "mlp_norm.weight"]
         self._q_norm = state.get(prefix + "q_norm.weight")
         self._k_norm = state.get(prefix + "k_norm.weight")
-        self._qkv = Linear(state[prefix + "qkv.weight"], state.get(prefix + "qkv.bias"))
-        self._o = Linear(state[prefix + "o.weight"])
-        self._gate_up = Linear(state[prefix + "gate_up.weight"])
-        self._down = Linear(state[prefix + "down.weight"])
+        self._qkv = make_linear(state, prefix + "qkv")
+        self._o = make_linear(state, prefix + "o")
+        self._gate_up = make_linear(state, prefix + "gate_up")
+        self._down = make_linear(state, prefix + "down")
 
     def forward(
         self,

@@ -1,0 +1,40 @@
+# `make chat` and `make test` are all that is needed; both set up .venv and the default model first.
+VENV := .venv
+BIN := $(VENV)/bin
+
+.PHONY: chat setup test lint check bench clean help
+
+chat: setup ## open the chat
+	@$(BIN)/localpaged chat
+
+setup: $(VENV)/.installed ## make .venv, install, pull the default model
+	@$(BIN)/localpaged models pull
+
+test: $(VENV)/.installed-dev setup ## every test
+	$(BIN)/python -m pytest
+
+lint: $(VENV)/.installed-dev ## formatting, style, types, layers
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+check: lint test ## everything that has to hold before a commit
+
+bench: setup ## speed of the engine on this machine, as a table and JSON
+	$(BIN)/python benchmarks/engine.py
+
+clean: ## remove .venv and caches; chats and models stay
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+
+help: ## this list
+	@grep -E '^[a-z]+:.*##' Makefile | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 16
+
+$(VENV)/.installed: pyproject.toml constraints.txt scripts/install.sh
+	@echo "Setting up $(VENV) (a few minutes the first time) ..."
+	@scripts/install.sh $(VENV)
+	@touch $@
+
+$(VENV)/.installed-dev: $(VENV)/.installed
+	@scripts/install.sh $(VENV) dev
+	@touch $@

@@ -1,0 +1,40 @@
+#!/bin/sh
+# Make .venv and install localpaged into it. Usage: scripts/install.sh VENV [GROUP]
+# PYTHON names the interpreter; without it the newest python3 of at least 3.11 is taken.
+set -eu
+venv=$1
+group=${2:-}
+
+find_python() {
+    for candidate in ${PYTHON:-python3 python3.14 python3.13 python3.12 python3.11}; do
+        if "$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
+            echo "$candidate"
+            return
+        fi
+    done
+    echo "localpaged needs Python 3.11 or newer; none was found. Set PYTHON=/path/to/python." >&2
+    exit 1
+}
+
+if [ ! -x "$venv/bin/python" ]; then
+    python=$(find_python)
+    "$python" -m venv "$venv" || {
+        echo "'$python -m venv' failed. On Debian and Ubuntu: apt install python3-venv" >&2
+        exit 1
+    }
+fi
+pip="$venv/bin/python -m pip --disable-pip-version-check"
+# Dependency groups need pip 25.1.
+$pip install --quiet --upgrade 'pip>=25.1'
+
+# Without an NVIDIA driver a CUDA build of torch is gigabytes for nothing, so PyTorch's own index
+# of CPU builds is asked first. Where it does not answer, the usual index serves as it does.
+if [ "$(uname -s)" = Linux ] && [ ! -e /proc/driver/nvidia/version ] && [ ! -e /dev/dxg ] \
+    && ! "$venv/bin/python" -c 'import importlib.metadata as m; m.version("torch")' 2>/dev/null; then
+    $pip install --quiet --no-deps --constraint constraints.txt --retries 0 --timeout 5 \
+        --index-url https://download.pytorch.org/whl/cpu torch 2>/dev/null \
+        || echo "PyTorch's index of CPU builds does not answer; using the usual package index."
+fi
+set -- --constraint constraints.txt --editable .
+[ -z "$group" ] || set -- "$@" --group "$group"
+$pip install --quiet "$@"
