@@ -1,0 +1,66 @@
+"""Tells the control tokens that a template writes from the same words in a message's text.
+
+Before rendering, every control word inside a message is wrapped in two mark characters that no
+message contains. After rendering, bare control words are control tokens; wrapped ones lose their
+marks and stay text. A template that cuts a message apart leaves single marks, which are dropped.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+
+from localpaged.models.tokenizer_data import ControlToken
+
+# Noncharacters: valid in strings, never assigned, so hardly ever in a message. A message that
+# has some all the same only makes the choice fall on others.
+_MARKS = [chr(code) for code in (*range(0xFDD0, 0xFDF0), *range(0xE000, 0xE400))]
+
+
+class ControlText:
+    """The control words of one model. Immutable."""
+
+    def __init__(self, controls: Sequence[ControlToken]) -> None:
+        self._by_text = {control.text: control for control in controls}
+        self._any = _alternatives(self._by_text)
+        hidden = [control.text for control in controls if control.is_hidden]
+        self._hidden = _alternatives(hidden)
+
+    def marks(self, texts: Iterable[str]) -> tuple[str, str, str]:
+        """Return three characters that are in none of `texts`."""
+        used = set().union(*texts)
+        first, second, third = [mark for mark in _MARKS if mark not in used][:3]
+        return first, second, third
+
+    def wrap(self, text: str, marks: tuple[str, str, str], *, only_hidden: bool) -> str:
+        """Return `text` with its control words wrapped in the first two marks."""
+        words = self._hidden if only_hidden else self._any
+        return words.sub(lambda match: f"{marks[0]}{match[0]}{marks[1]}", text)
+
+    def split(self, rendered: str, marks: tuple[str, str, str]) -> Iterator[str | ControlToken]:
+        """Yield the runs of plain text, marks removed, and the control tokens between them."""
+        start, end, _ = marks
+        word = self._any.pattern
+        pattern = re.compile(f"{start}(?:{word}){end}|(?P<control>{word})|[{start}{end}]")
+        text: list[str] = []
+        position = 0
+        for match in pattern.finditer(rendered):
+            text.append(rendered[position : match.start()])
+            position = match.end()
+            if match["control"] is None:
+                text.append(match[0].strip(start + end))
+                continue
+            control = self._by_text[match["control"]]
+            before = "".join(text)
+            yield before.rstrip() if control.strips_left else before
+            yield control
+            text.clear()
+            if control.strips_right:
+                position += len(rendered[position:]) - len(rendered[position:].lstrip())
+        text.append(rendered[position:])
+        yield "".join(text)
+
+
+def _alternatives(words: Iterable[str]) -> re.Pattern[str]:
+    longest_first = sorted(words, key=len, reverse=True)
+    return re.compile("|".join(map(re.escape, longest_first)) or "(?!)")

@@ -1,0 +1,256 @@
+"""Turns a GGUF file's metadata into a decoder config and its tensors into places."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from localpaged.decoder_config import DecoderConfig
+from localpaged.errors import BadModelFile, UnsupportedModel
+from localpaged.models.dequantise import can_dequantise
+from localpaged.models.gguf_file import GgufHeader, type_name
+from localpaged.models.tensor_layout import (
+    ROPE_FACTORS,
+    TensorPlace,
+    check_tensors,
+    tensor_layout,
+)
+from localpaged.plain_text import visible
+
+ARCHITECTURES = ("llama", "qwen2", "qwen3")
+
+_DEFAULT_ROPE_THETA = 10_000.0
+_MAX_LAYERS = 4_096
+_OTHER_MODEL_HINT = f"GGUF files of {', '.join(ARCHITECTURES)} (and Mistral, SmolLM2) run."
+
+
+def gguf_decoder_config(header: GgufHeader) -> DecoderConfig:
+    """Return the config that `header` describes.
+
+    Raises UnsupportedModel for architectures and features the decoder does not have, and
+    BadModelFile for values that are missing or contradict the tensors.
+    """
+    _check_is_whole_model(header)
+    fields = _Fields(header)
+    architecture = fields.architecture
+    _check_features(fields)
+    num_heads = fields.whole("attention.head_count")
+    hidden_size = fields.whole("embedding_length")
+    head_dim = fields.whole("attention.key_length", default=hidden_size // num_heads)
+    _check_rope(fields, head_dim)
+    tensors = header.tensors
+    return DecoderConfig(
+        architecture=architecture,
+        vocab_size=_vocab_size(header),
+        hidden_size=hidden_size,
+        intermediate_size=fields.whole("feed_forward_length"),
+        num_layers=fields.whole("block_count", high=_MAX_LAYERS),
+        num_heads=num_heads,
+        num_kv_heads=fields.whole("attention.head_count_kv", default=num_heads),
+        head_dim=head_dim,
+        context_length=fields.whole("context_length"),
+        rms_norm_eps=fields.real("attention.layer_norm_rms_epsilon"),
+        rope_theta=fields.real("rope.freq_base", default=_DEFAULT_ROPE_THETA),
+        has_qkv_bias="blk.0.attn_q.bias" in tensors,
+        has_qk_norm="blk.0.attn_q_norm.weight" in tensors,
+        is_tied="output.weight" not in tensors,
+        sliding_window=_sliding_window(fields),
+    )
+
+
+def gguf_tensor_places(header: GgufHeader, config: DecoderConfig) -> Mapping[str, TensorPlace]:
+    """Return the place of every tensor under its transformers name.
+
+    Raises UnsupportedModel, naming the tensor, for types that cannot be dequantised, and
+    BadModelFile for missing, unknown and wrongly shaped tensors.
+    """
+    from gguf.constants import MODEL_ARCH, MODEL_ARCH_NAMES
+    from gguf.tensor_mapping import get_tensor_name_map
+
+    arch = {name: arch for arch, name in MODEL_ARCH_NAMES.items()}[config.architecture]
+    assert isinstance(arch, MODEL_ARCH)
+    names = get_tensor_name_map(arch, config.num_layers)
+    layout = tensor_layout(config)
+    to_source = {
+        names.get_name(part.name, (".weight", ".bias")): part.name
+        for fused in layout
+        for part in fused.parts
+    }
+    to_source["rope_freqs.weight"] = ROPE_FACTORS
+    places = {}
+    for name, tensor in header.tensors.items():
+        place = TensorPlace(
+            header.path,
+            name,
+            type_name(tensor.type_id),
+            tensor.shape,
+            tensor.offset,
+            tensor.num_bytes,
+        )
+        places[to_source.get(name, name)] = place
+    _check_types(header)
+    check_tensors(layout, places, shown=visible(str(header.path)))
+    _check_rope_factors(places, config)
+    return places
+
+
+class _Fields:
+    """The metadata keys of one architecture, checked as they are read."""
+
+    def __init__(self, header: GgufHeader) -> None:
+        self._metadata = header.metadata
+        self.shown = visible(str(header.path))
+        self.architecture = str(header.metadata["general.architecture"])
+
+    def get(self, key: str) -> object:
+        """Return the value of `<architecture>.<key>`, None when it is absent."""
+        return self._metadata.get(f"{self.architecture}.{key}")
+
+    def whole(self, key: str, *, default: int | None = None, high: int = 2**31 - 1) -> int:
+        """Return a whole number from 1 to `high`."""
+        value = self.get(key)
+        if value is None and default is not None:
+            value = default
+        if not isinstance(value, int):
+            if value is not None and not isinstance(value, (str, float)):
+                raise UnsupportedModel(
+                    f"{self.shown}: {self.architecture}.{key} differs from layer to layer.",
+                    hint=_OTHER_MODEL_HINT,
+                )
+            raise self.bad(key, value)
+        if isinstance(value, bool) or not 1 <= value <= high:
+            raise self.bad(key, value)
+        return value
+
+    def real(self, key: str, *, default: float | None = None) -> float:
+        """Return a positive finite number."""
+        value = self.get(key)
+        if value is None and default is not None:
+            return default
+        if not isinstance(value, (int, float)) or not 0 < value < float("inf"):
+            raise self.bad(key, value)
+        return float(value)
+
+    def bad(self, key: str, value: object) -> BadModelFile:
+        """Return the error for a value that cannot be right."""
+        what = "is missing" if value is None else f"is {visible(repr(value)[:60])}"
+        return BadModelFile(
+            f"{self.shown}: {self.architecture}.{key} {what}.",
+            hint="The file is damaged or was converted wrongly: fetch it again.",
+        )
+
+
+def _check_is_whole_model(header: GgufHeader) -> None:
+    shown = visible(str(header.path))
+    num_parts = header.metadata.get("split.count", 0)
+    if isinstance(num_parts, int) and num_parts > 1:
+        number = header.metadata.get("split.no", 0)
+        assert isinstance(number, int)
+        name, dash, rest = header.path.name.rpartition(f"-{number + 1:05d}-of-")
+        first = f" (the first is {visible(f'{name}-00001-of-{rest}')})" if dash and number else ""
+        raise UnsupportedModel(
+            f"{shown} is part {number + 1} of {num_parts} of a split model{first}.",
+            hint="Join the parts with `llama-gguf-split --merge FIRST_PART WHOLE.gguf`.",
+        )
+    kind = header.metadata.get("general.type", "model")
+    if kind != "model":
+        raise UnsupportedModel(
+            f"{shown} is not a model but of type {visible(str(kind))}.",
+            hint="Give the file of the language model itself.",
+        )
+    architecture = header.metadata.get("general.architecture")
+    if not isinstance(architecture, str):
+        raise BadModelFile(
+            f"{shown} does not name its architecture.", hint="Fetch another version of the model."
+        )
+    if architecture not in ARCHITECTURES:
+        raise UnsupportedModel(
+            f"{shown}: the architecture {visible(architecture)} is not supported.",
+            hint=_OTHER_MODEL_HINT,
+        )
+
+
+def _check_features(fields: _Fields) -> None:
+    """Refuse what changes the arithmetic and is not in the decoder."""
+    experts = fields.get("expert_count")
+    if experts:
+        raise UnsupportedModel(
+            f"{fields.shown}: {fields.architecture} with {experts} experts is not supported.",
+            hint="Mixture-of-experts models do not run; choose a dense model.",
+        )
+    for key in ("logit_scale", "attention.scale", "attention.clamp_kqv", "final_logit_softcapping"):
+        if fields.get(key):
+            raise UnsupportedModel(
+                f"{fields.shown}: {fields.architecture}.{key} is not supported.",
+                hint=_OTHER_MODEL_HINT,
+            )
+    if fields.get("attention.causal") is False:
+        raise UnsupportedModel(
+            f"{fields.shown} is an embedding model, it writes no text.", hint=_OTHER_MODEL_HINT
+        )
+    key_length, value_length = (
+        fields.get("attention.key_length"),
+        fields.get("attention.value_length"),
+    )
+    if value_length is not None and value_length != key_length:
+        raise UnsupportedModel(
+            f"{fields.shown}: keys of {key_length} and values of {value_length} dimensions "
+            "are not supported.",
+            hint=_OTHER_MODEL_HINT,
+        )
+
+
+def _check_rope(fields: _Fields, head_dim: int) -> None:
+    scaling = fields.get("rope.scaling.type")
+    if scaling not in (None, "none"):
+        raise UnsupportedModel(
+            f"{fields.shown}: the rope scaling {visible(str(scaling))} is not supported.",
+            hint="Choose a version of the model without extended context.",
+        )
+    rotated = fields.whole("rope.dimension_count", default=head_dim)
+    if rotated != head_dim:
+        raise UnsupportedModel(
+            f"{fields.shown} rotates {rotated} of {head_dim} dimensions; only all are supported.",
+            hint=_OTHER_MODEL_HINT,
+        )
+
+
+def _sliding_window(fields: _Fields) -> int | None:
+    if fields.get("attention.sliding_window") in (None, 0):
+        return None
+    if fields.architecture != "llama":
+        raise UnsupportedModel(
+            f"{fields.shown}: {fields.architecture} with a sliding window in some layers "
+            "is not supported.",
+            hint=_OTHER_MODEL_HINT,
+        )
+    return fields.whole("attention.sliding_window")
+
+
+def _vocab_size(header: GgufHeader) -> int:
+    embedding = header.tensors.get("token_embd.weight")
+    if embedding is None or len(embedding.shape) != 2:
+        raise BadModelFile(
+            f"{visible(str(header.path))} lacks the tensor token_embd.weight.",
+            hint="It holds a vocabulary or an adapter but no model: fetch the model itself.",
+        )
+    return embedding.shape[0]
+
+
+def _check_types(header: GgufHeader) -> None:
+    for name, tensor in header.tensors.items():
+        if not can_dequantise(type_name(tensor.type_id)):
+            raise UnsupportedModel(
+                f"{visible(str(header.path))}: the tensor {visible(name)} has the type "
+                f"{type_name(tensor.type_id)}, which cannot be read.",
+                hint="Choose another quantisation of this model, for example Q4_K_M or Q8_0.",
+            )
+
+
+def _check_rope_factors(places: Mapping[str, TensorPlace], config: DecoderConfig) -> None:
+    factors = places.get(ROPE_FACTORS)
+    if factors is not None and (factors.shape, factors.type) != ((config.head_dim // 2,), "F32"):
+        raise BadModelFile(
+            f"{visible(str(factors.file))}: the tensor rope_freqs.weight has type {factors.type} "
+            f"and shape {list(factors.shape)}, not F32 and [{config.head_dim // 2}].",
+            hint="Fetch the model again.",
+        )

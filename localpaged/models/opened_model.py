@@ -1,0 +1,53 @@
+"""A model that is open: checked, its tokenizer ready, its tensors found but not loaded."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from localpaged.decoder_config import DecoderConfig
+from localpaged.models.chat_format import ChatFormat
+from localpaged.models.tensor_files import SourceFile
+from localpaged.models.tensor_layout import TensorPlace, tensor_layout
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedModel:
+    """One model, ready to be loaded. Immutable; may cross threads.
+
+    `fingerprint` tells models apart whose KV must never be mixed. `files` are read for tensors.
+    `has_interleaved_rope` says that the rows of rotated heads come in pairs, not in halves.
+    `license` and `title` are the file's own words, untrusted.
+    """
+
+    name: str
+    source: Path
+    config: DecoderConfig
+    chat: ChatFormat
+    fingerprint: str
+    files: tuple[SourceFile, ...]
+    places: Mapping[str, TensorPlace]
+    has_interleaved_rope: bool
+    title: str = ""
+    license: str = ""
+
+    @property
+    def num_parameters(self) -> int:
+        """Numbers in all tensors the decoder uses."""
+        total = 0
+        for fused in tensor_layout(self.config):
+            size = 1
+            for extent in fused.shape:
+                size *= extent
+            total += size
+        return total
+
+    @property
+    def file_bytes(self) -> int:
+        """Bytes of the weights on disk."""
+        return sum(place.num_bytes for place in self.places.values())
+
+    def weight_bytes(self, element_bytes: int) -> int:
+        """Bytes the weights take in memory at `element_bytes` for each number."""
+        return self.num_parameters * element_bytes

@@ -1,0 +1,143 @@
+"""Which models are here: files in `models_dir()` and entries that point elsewhere.
+
+A model that was taken out of its package is a file `NAME.gguf` here. Everything else is an entry
+`NAME.json` with the path of a GGUF file or safetensors folder, which stays where it is: gigabytes
+are never copied, and removing the model removes the entry alone.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import logging
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from localpaged import paths
+from localpaged.errors import ConfigError, ModelNotFound
+from localpaged.models.atomic_file import write_atomically
+from localpaged.models.catalogue import DEFAULT_MODEL, PACKAGED_MODELS
+from localpaged.plain_text import visible
+
+MAX_ENTRY_BYTES = 2**16
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+_GGUF, _ENTRY = ".gguf", ".json"
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ModelEntry:
+    """A model by name. An owned file lies in `models_dir()` and is deleted with the model.
+
+    `origin` says where it came from: a package, a Hugging Face id or a path.
+    """
+
+    name: str
+    path: Path
+    is_owned: bool
+    origin: str
+
+
+def list_entries() -> list[ModelEntry]:
+    """Return every model that is here, by name; a damaged entry is logged and left out."""
+    folder = paths.models_dir()
+    entries = {}
+    for path in sorted(folder.glob(f"*{_ENTRY}")) if folder.is_dir() else []:
+        if _NAME.fullmatch(path.stem) and (entry := _read_entry(path)) is not None:
+            entries[entry.name] = entry
+    for path in sorted(folder.glob(f"*{_GGUF}")) if folder.is_dir() else []:
+        if _NAME.fullmatch(path.stem):
+            packaged = PACKAGED_MODELS.get(path.stem)
+            origin = packaged.requirement if packaged else str(path)
+            entries[path.stem] = ModelEntry(path.stem, path, is_owned=True, origin=origin)
+    return [entries[name] for name in sorted(entries)]
+
+
+def find_model(name_or_path: str | Path) -> ModelEntry:
+    """Return the model of that name or at that path; raises ModelNotFound with what is here."""
+    wanted = str(name_or_path)
+    entries = {entry.name: entry for entry in list_entries()}
+    if wanted in entries:
+        return entries[wanted]
+    path = Path(wanted).expanduser()
+    if path.exists():
+        path = path.absolute()
+        return ModelEntry(path.stem if path.suffix == _GGUF else path.name, path, False, str(path))
+    raise not_found(wanted, entries)
+
+
+def add_entry(name: str, path: Path, *, origin: str) -> ModelEntry:
+    """Register the model at `path` under `name`.
+
+    Raises ConfigError when the name is not usable or means another model already.
+    """
+    check_name(name)
+    for entry in list_entries():
+        if entry.name == name and entry.path != path:
+            raise ConfigError(
+                f"{name} already is {visible(str(entry.path))}.",
+                hint="Give another name with --name, or remove that model first.",
+            )
+    folder = paths.ensure_private_dir(paths.models_dir())
+    content = {"path": str(path), "origin": origin}
+    write_atomically(folder / f"{name}{_ENTRY}", json.dumps(content, indent=2).encode())
+    return ModelEntry(name, path, is_owned=False, origin=origin)
+
+
+def remove_entry(entry: ModelEntry) -> None:
+    """Remove the model: an owned file itself, else the entry and not what it points to."""
+    folder = paths.models_dir()
+    (folder / f"{entry.name}{_ENTRY}").unlink(missing_ok=True)
+    if entry.is_owned:
+        entry.path.unlink(missing_ok=True)
+
+
+def owned_path(name: str) -> Path:
+    """Return where the file of a packaged model lies or will lie."""
+    return paths.models_dir() / f"{name}{_GGUF}"
+
+
+def check_name(name: str) -> None:
+    """Raise ConfigError unless `name` can be a model's name (and a file's)."""
+    if not _NAME.fullmatch(name):
+        raise ConfigError(
+            f"{visible(name)!r} cannot be a model's name.",
+            hint="Use letters, digits, dots, dashes and underscores; begin with a letter or digit.",
+        )
+
+
+def name_for(text: str) -> str:
+    """Return a usable name for a file or Hugging Face id."""
+    cleaned = re.sub(r"[^A-Za-z0-9._-]+", "-", text).strip("-._").lower()
+    return cleaned[:128] or "model"
+
+
+def not_found(wanted: str, here: Iterable[str]) -> ModelNotFound:
+    """Return the error for a name that means nothing, with the nearest ones."""
+    here = sorted(here)
+    known = sorted({*here, *PACKAGED_MODELS})
+    if wanted in PACKAGED_MODELS:
+        command = "pull" if wanted == DEFAULT_MODEL else f"pull {wanted}"
+        return ModelNotFound(
+            f"The model {wanted} is not here yet.", hint=f"Fetch it: `localpaged models {command}`."
+        )
+    nearest = difflib.get_close_matches(wanted.lower(), known, n=1)
+    guess = f" Did you mean {nearest[0]}?" if nearest else ""
+    shown = ", ".join(here) if here else "none yet"
+    return ModelNotFound(
+        f"There is no model {visible(wanted)!r} here.{guess}", hint=f"Models here: {shown}."
+    )
+
+
+def _read_entry(path: Path) -> ModelEntry | None:
+    try:
+        if path.stat().st_size > MAX_ENTRY_BYTES:
+            raise ValueError("it is too large")
+        content = json.loads(path.read_bytes())
+        return ModelEntry(path.stem, Path(content["path"]), False, str(content["origin"]))
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        _log.warning("The model entry %s is damaged and left out: %s", visible(str(path)), error)
+        return None

@@ -1,0 +1,138 @@
+"""Which tensors a decoder needs, and how the file's tensors are fused into the engine's.
+
+Fused means stacked by rows: one matrix product instead of three (query, key, value) or two
+(gate, up). Source names are transformers' names; GGUF files translate theirs into these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from localpaged.decoder_config import DecoderConfig
+from localpaged.errors import BadModelFile
+from localpaged.plain_text import visible
+
+ROPE_FACTORS = "rope_factors"
+
+_MAX_NAMES_SHOWN = 5
+
+
+@dataclass(frozen=True, slots=True)
+class TensorPlace:
+    """Where a tensor lies. `type` is a GGUF type name or F32, F16, BF16 of a safetensors file.
+
+    `name` is the file's own name for it; `shape` has rows first.
+    """
+
+    file: Path
+    name: str
+    type: str
+    shape: tuple[int, ...]
+    offset: int
+    num_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class SourceTensor:
+    """One tensor of the file; `rope_heads` > 0 marks rows that are grouped into rotated heads."""
+
+    name: str
+    shape: tuple[int, ...]
+    rope_heads: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class FusedTensor:
+    """One tensor of the engine: its sources, stacked by rows in this order."""
+
+    name: str
+    parts: tuple[SourceTensor, ...]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Rows of all parts together, columns of one."""
+        return (sum(part.shape[0] for part in self.parts), *self.parts[0].shape[1:])
+
+
+def tensor_layout(config: DecoderConfig) -> tuple[FusedTensor, ...]:
+    """Return every tensor the decoder of `config` needs, in the order of computation."""
+    vocab = (config.vocab_size, config.hidden_size)
+    layout = [_single("embed.weight", "model.embed_tokens.weight", vocab)]
+    for layer in range(config.num_layers):
+        layout += _layer(config, f"layers.{layer}.", f"model.layers.{layer}.")
+    layout.append(_single("norm.weight", "model.norm.weight", (config.hidden_size,)))
+    if not config.is_tied:
+        layout.append(_single("head.weight", "lm_head.weight", vocab))
+    return tuple(layout)
+
+
+def check_tensors(
+    layout: tuple[FusedTensor, ...], places: Mapping[str, TensorPlace], *, shown: str
+) -> None:
+    """Raise BadModelFile, naming the tensors, unless `places` are exactly what `layout` needs."""
+    needed = {part.name: part.shape for fused in layout for part in fused.parts}
+    if missing := [name for name in needed if name not in places]:
+        raise BadModelFile(
+            f"{shown} lacks {_counted(missing)}.", hint="Fetch the model again, all of its files."
+        )
+    for name, shape in needed.items():
+        if places[name].shape != shape:
+            raise BadModelFile(
+                f"{shown}: the tensor {visible(places[name].name)} has shape "
+                f"{list(places[name].shape)}, its config asks for {list(shape)}.",
+                hint="Config and weights do not belong together: fetch the model again.",
+            )
+    extra = [place.name for name, place in places.items() if name not in needed | {ROPE_FACTORS: 0}]
+    if extra:
+        raise BadModelFile(
+            f"{shown} has {_counted(extra)} that its architecture does not use.",
+            hint="The answer would be wrong without them: choose a plain version of the model.",
+        )
+
+
+def _layer(config: DecoderConfig, target: str, source: str) -> list[FusedTensor]:
+    hidden, inter, dim = config.hidden_size, config.intermediate_size, config.head_dim
+    q, kv = config.num_heads * dim, config.num_kv_heads * dim
+    attention, mlp = source + "self_attn.", source + "mlp."
+
+    def qkv(end: str, *columns: int) -> FusedTensor:
+        return FusedTensor(
+            f"{target}qkv.{end}",
+            (
+                SourceTensor(f"{attention}q_proj.{end}", (q, *columns), config.num_heads),
+                SourceTensor(f"{attention}k_proj.{end}", (kv, *columns), config.num_kv_heads),
+                SourceTensor(f"{attention}v_proj.{end}", (kv, *columns)),
+            ),
+        )
+
+    layer = [_single(target + "attn_norm.weight", source + "input_layernorm.weight", (hidden,))]
+    layer.append(qkv("weight", hidden))
+    if config.has_qkv_bias:
+        layer.append(qkv("bias"))
+    if config.has_qk_norm:
+        layer.append(_single(target + "q_norm.weight", attention + "q_norm.weight", (dim,)))
+        layer.append(_single(target + "k_norm.weight", attention + "k_norm.weight", (dim,)))
+    gate_up = tuple(
+        SourceTensor(f"{mlp}{name}_proj.weight", (inter, hidden)) for name in ("gate", "up")
+    )
+    return [
+        *layer,
+        _single(target + "o.weight", attention + "o_proj.weight", (hidden, q)),
+        _single(target + "mlp_norm.weight", source + "post_attention_layernorm.weight", (hidden,)),
+        FusedTensor(target + "gate_up.weight", gate_up),
+        _single(target + "down.weight", mlp + "down_proj.weight", (hidden, inter)),
+    ]
+
+
+def _single(name: str, source: str, shape: tuple[int, ...]) -> FusedTensor:
+    return FusedTensor(name, (SourceTensor(source, shape),))
+
+
+def _counted(names: list[str]) -> str:
+    shown = ", ".join(visible(name) for name in names[:_MAX_NAMES_SHOWN])
+    if len(names) == 1:
+        return f"the tensor {shown}"
+    more = f" and {len(names) - _MAX_NAMES_SHOWN} more" if len(names) > _MAX_NAMES_SHOWN else ""
+    return f"the tensors {shown}{more}"

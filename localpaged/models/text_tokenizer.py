@@ -1,0 +1,124 @@
+"""Encodes plain text and spells token ids as bytes; control tokens do not exist here."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any
+
+from tokenizers import Tokenizer, models
+
+from localpaged.models.tokenizer_data import TokenizerData
+
+_SPACE_PIECE = "\u2581"
+_BYTE_PIECE = re.compile(r"<0x([0-9A-Fa-f]{2})>")
+
+
+class TextTokenizer:
+    """The text part of a tokenizer. Immutable; thread-safe."""
+
+    def __init__(self, data: TokenizerData) -> None:
+        self._data = data
+        self._first = Tokenizer.from_str(data.text_tokenizer)
+        self._later = _without_first_space(self._first, data.text_tokenizer)
+
+    def encode(self, text: str, *, is_first: bool = True) -> list[int]:
+        """Return the ids of `text`; only a conversation's first text may gain a leading space."""
+        if not text:
+            return []
+        tokenizer = self._first if is_first else self._later
+        ids: list[int] = tokenizer.encode(text, add_special_tokens=False).ids
+        return ids
+
+    @cached_property
+    def token_bytes(self) -> tuple[bytes, ...]:
+        """The bytes each id stands for; b"" for control, unused and unknown ids."""
+        pieces = self._text_pieces()
+        added = self._first.get_added_tokens_decoder()
+        controls = {control.id: control for control in self._data.controls}
+        words = [
+            "" if id_ in added else pieces.get(id_, "")
+            for id_ in range(1 + max((*pieces, *controls), default=-1))
+        ]
+        spell = _byte_level_spelling if self._data.is_byte_level else _sentencepiece_spelling
+        spelled = spell(words)
+        for id_ in added.keys() & pieces.keys():
+            spelled[id_] = pieces[id_].encode()
+        for id_, control in controls.items():
+            spelled[id_] = b"" if control.is_hidden else control.text.encode()
+        return tuple(spelled)
+
+    @cached_property
+    def known_ids(self) -> frozenset[int]:
+        """Every id that stands for something: text or control."""
+        return frozenset((*self._text_pieces(), *(control.id for control in self._data.controls)))
+
+    def _text_pieces(self) -> dict[int, str]:
+        """Return the pieces that text is made of, by id."""
+        silent = {*self._data.unused_ids, *(control.id for control in self._data.controls)}
+        vocab = self._first.get_vocab(with_added_tokens=True)
+        return {id_: piece for piece, id_ in vocab.items() if id_ not in silent}
+
+
+def _without_first_space(tokenizer: Tokenizer, serialised: str) -> Tokenizer:
+    """Return a tokenizer over the same model that adds no space before its text.
+
+    Only the `first` scheme needs one: it would take every piece after a control token for the
+    beginning of the text.
+    """
+    if '"prepend_scheme":"first"' not in serialised.replace(" ", ""):
+        return tokenizer
+    frame = json.loads(serialised)
+    frame["added_tokens"] = []
+    frame["model"] = json.loads(models.BPE().__getstate__())
+    frame = _never_prepend(frame)
+    later = Tokenizer.from_str(json.dumps(frame))
+    later.model = tokenizer.model
+    for added in tokenizer.get_added_tokens_decoder().values():
+        later.add_tokens([added])
+    return later
+
+
+def _never_prepend(part: Any) -> Any:
+    if isinstance(part, dict):
+        part = {key: _never_prepend(value) for key, value in part.items()}
+        if part.get("prepend_scheme") == "first":
+            part["prepend_scheme"] = "never"
+        return part
+    return [_never_prepend(item) for item in part] if isinstance(part, list) else part
+
+
+def _byte_level_spelling(pieces: Sequence[str]) -> list[bytes]:
+    """Spell all pieces at once: one character of the byte alphabet is one byte."""
+    spelled = "".join(pieces).translate(_byte_alphabet())
+    result, position = [], 0
+    for piece in pieces:
+        spelling = spelled[position : position + len(piece)]
+        position += len(piece)
+        try:
+            result.append(spelling.encode("latin-1"))
+        except UnicodeEncodeError:  # not in the byte alphabet: such a piece is its own text
+            result.append(piece.encode())
+    return result
+
+
+def _byte_alphabet() -> dict[int, int]:
+    """Map the characters that stand for bytes to these: printable ones stand for themselves,
+    the others follow from U+0100 on."""
+    printable = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
+    others = [byte for byte in range(256) if byte not in printable]
+    alphabet = {byte: byte for byte in printable}
+    alphabet.update({0x100 + index: byte for index, byte in enumerate(others)})
+    return alphabet
+
+
+def _sentencepiece_spelling(pieces: Sequence[str]) -> list[bytes]:
+    spelled = []
+    for piece in pieces:
+        if piece.startswith("<0x") and (byte := _BYTE_PIECE.fullmatch(piece)):
+            spelled.append(bytes((int(byte[1], 16),)))
+        else:
+            spelled.append(piece.replace(_SPACE_PIECE, " ").encode())
+    return spelled

@@ -1,0 +1,121 @@
+"""Loads weights: reads, dequantises and fuses tensor by tensor into preallocated outputs.
+
+Memory: the result plus a few megabytes of scratch; no tensor is ever held twice.
+Everything here runs on the one thread that runs torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from localpaged.models.dequantise import dequantise, is_plain
+from localpaged.models.tensor_files import TensorFiles
+from localpaged.models.tensor_layout import ROPE_FACTORS, SourceTensor, TensorPlace, tensor_layout
+
+if TYPE_CHECKING:
+    import torch
+
+    from localpaged.models.opened_model import OpenedModel
+
+Progress = Callable[[str, int, int], None]
+"""Called with (stage, done bytes, total bytes)."""
+
+LOADING = "Loading weights"
+CHUNK_ITEMS = 2**18  # a chunk's bytes and float32 numbers stay inside a core's L2 cache
+
+
+@dataclass(frozen=True, slots=True)
+class RawTensor:
+    """A tensor as the file has it: `data` is uint8 [rows, row bytes], in the engine's row order."""
+
+    type: str
+    shape: tuple[int, ...]
+    data: torch.Tensor
+
+
+def load_state(
+    opened: OpenedModel, *, dtype: torch.dtype, on_progress: Progress | None = None
+) -> dict[str, torch.Tensor]:
+    """Return the engine's fused state dict in `dtype`, on the CPU; rope factors are float32.
+
+    Raises BadModelFile when a file has changed since the model was opened.
+    """
+    import torch
+
+    report = on_progress or (lambda stage, done, total: None)
+    places = opened.places
+    total = sum(place.num_bytes for place in places.values())
+    done = 0
+    state: dict[str, torch.Tensor] = {}
+    with closing(TensorFiles(opened.files)) as files:
+        for fused in tensor_layout(opened.config):
+            whole = torch.empty(fused.shape, dtype=dtype)
+            row = 0
+            for part in fused.parts:
+                rows = whole[row : row + part.shape[0]]
+                _read_into(files, places[part.name], rows)
+                if heads := _interleaved_heads(opened, part):
+                    rows.copy_(_halves_of_pairs(rows, heads))
+                row += part.shape[0]
+                done += places[part.name].num_bytes
+                report(LOADING, done, total)
+            state[fused.name] = whole
+        if (place := places.get(ROPE_FACTORS)) is not None:
+            state[ROPE_FACTORS] = torch.empty(place.shape, dtype=torch.float32)
+            _read_into(files, place, state[ROPE_FACTORS])
+            report(LOADING, total, total)
+    return state
+
+
+def raw_tensor(opened: OpenedModel, name: str) -> tuple[RawTensor, ...]:
+    """Return the sources of the engine's tensor `name` as the file has them, to be stacked by rows.
+
+    Raises KeyError for a name the model does not have, BadModelFile when its file has changed.
+    """
+    import torch
+
+    parts = {fused.name: fused.parts for fused in tensor_layout(opened.config)}[name]
+    raw_parts = []
+    with closing(TensorFiles(opened.files)) as files:
+        for part in parts:
+            place = opened.places[part.name]
+            num_rows = place.shape[0] if len(place.shape) > 1 else 1
+            data = torch.empty((num_rows, place.num_bytes // num_rows), dtype=torch.uint8)
+            files.read(place, 0, memoryview(data.numpy()))
+            if num_rows > 1 and (heads := _interleaved_heads(opened, part)):
+                data = _halves_of_pairs(data, heads)
+            raw_parts.append(RawTensor(place.type, place.shape, data))
+    return tuple(raw_parts)
+
+
+def _interleaved_heads(opened: OpenedModel, part: SourceTensor) -> int:
+    return part.rope_heads if opened.has_interleaved_rope else 0
+
+
+def _halves_of_pairs(rows: torch.Tensor, heads: int) -> torch.Tensor:
+    """Reorder the rows of each head from pairs that rotate together to two halves that do."""
+    pairs = rows.view(heads, rows.shape[0] // heads // 2, 2, *rows.shape[1:])
+    return pairs.transpose(1, 2).reshape(rows.shape)
+
+
+def _read_into(files: TensorFiles, place: TensorPlace, out: torch.Tensor) -> None:
+    """Read and dequantise a tensor into `out`, a chunk of rows at a time."""
+    import torch
+
+    target = out.view(-1, out.shape[-1])  # a vector is one row
+    num_rows, columns = target.shape
+    row_bytes = place.num_bytes // num_rows
+    step = max(1, CHUNK_ITEMS // columns)
+    for start in range(0, num_rows, step):
+        rows = target[start : start + step]
+        raw = torch.empty((rows.shape[0], row_bytes), dtype=torch.uint8)
+        files.read(place, start * row_bytes, memoryview(raw.numpy()))
+        if is_plain(place.type) or rows.dtype == torch.float32:
+            dequantise(place.type, raw, rows)
+        else:
+            numbers = torch.empty(rows.shape, dtype=torch.float32)
+            dequantise(place.type, raw, numbers)
+            rows.copy_(numbers)
