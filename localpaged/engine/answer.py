@@ -14,13 +14,14 @@ from localpaged.engine.sequence import Sequence
 class Vocabulary:
     """What the engine needs to know of a tokenizer.
 
-    `token_bytes[i]` are the bytes that token i stands for, empty for control tokens.
-    `eos_ids` end an answer.
+    `token_bytes[i]` are the bytes that token i stands for, empty for control tokens; there are as
+    many as the model has logits. `eos_ids` end an answer. With `strips_first_space` the tokenizer
+    puts a space before a text, which is no part of an answer that begins one.
     """
 
     token_bytes: Seq[bytes]
     eos_ids: frozenset[int]
-    num_known_ids: int
+    strips_first_space: bool = False
 
 
 class Answer:
@@ -29,7 +30,12 @@ class Answer:
     def __init__(self, sequence: Sequence, vocabulary: Vocabulary, *, submitted_s: float) -> None:
         self.sequence = sequence
         self._vocabulary = vocabulary
-        self._detokenizer = Detokenizer(vocabulary.token_bytes, stop=sequence.request.sampling.stop)
+        request = sequence.request
+        self._detokenizer = Detokenizer(
+            vocabulary.token_bytes,
+            stop=request.sampling.stop,
+            strips_first_space=vocabulary.strips_first_space and not request.is_continuation,
+        )
         self._submitted_s = submitted_s
         self._first_token_s: float | None = None
         self._last_token_s = submitted_s

@@ -52,6 +52,7 @@ def build_batch(plan: StepPlan, *, block_size: int) -> Batch:
         sampled_tokens=torch.tensor(sampled, dtype=torch.int64),
         attention=AttentionBatch(
             tables=tuple(torch.tensor(row.block_table) for row in plan.rows),
+            runs=tuple(_run(row.block_table) for row in plan.rows),
             block_tables=torch.tensor(list(padded), dtype=torch.int64).view(len(decodes), widest),
             query_lens=tuple(len(row.token_ids) for row in plan.rows),
             seq_lens=tuple(row.end for row in plan.rows),
@@ -59,6 +60,11 @@ def build_batch(plan: StepPlan, *, block_size: int) -> Batch:
             block_size=block_size,
         ),
     )
+
+
+def _run(block_table: tuple[int, ...]) -> range | None:
+    run = range(block_table[0], block_table[0] + len(block_table))
+    return run if block_table == tuple(run) else None
 
 
 def _slots(row: PlannedRow, block_size: int) -> list[int]:

@@ -153,9 +153,8 @@ class EngineCore:
                 f"{len(self.scheduler.waiting):,} requests are waiting already.",
                 hint="Try again when some are done.",
             )
-        if not all(
-            0 <= token_id < self._vocabulary.num_known_ids for token_id in request.prompt_ids
-        ):
+        vocab_size = len(self._vocabulary.token_bytes)
+        if not all(0 <= token_id < vocab_size for token_id in request.prompt_ids):
             raise EngineError("The prompt has token ids that the model does not know.")
 
     def _commit(self, plan: StepPlan, result: StepResult) -> list[Event]:

@@ -15,8 +15,15 @@ class Detokenizer:
     The text sent is always the text before the earliest stop string.
     """
 
-    def __init__(self, token_bytes: Sequence[bytes], *, stop: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self,
+        token_bytes: Sequence[bytes],
+        *,
+        stop: tuple[str, ...] = (),
+        strips_first_space: bool = False,
+    ) -> None:
         self._token_bytes = token_bytes
+        self._strips_first_space = strips_first_space
         self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
         self._stop = stop
         self._held = ""
@@ -26,6 +33,9 @@ class Detokenizer:
         """Take a token; return the text that is certain now."""
         known = token_id < len(self._token_bytes)
         data = self._token_bytes[token_id] if known else b""
+        if data and self._strips_first_space:
+            data = data.removeprefix(b" ")
+            self._strips_first_space = False
         return self._release(self._decoder.decode(data), is_end=False)
 
     def finish(self) -> str:

@@ -51,6 +51,7 @@ class Request:
     """One submission: a tokenised prompt and how to continue it.
 
     `chat_id` groups requests for fairness; `is_foreground` marks the chat the user looks at.
+    `is_continuation`: the answer goes on in the middle of a text that ends the prompt.
     """
 
     id: RequestId
@@ -58,6 +59,7 @@ class Request:
     sampling: SamplingParams = field(default_factory=SamplingParams)
     chat_id: str = ""
     is_foreground: bool = False
+    is_continuation: bool = False
 
 
 @dataclass(frozen=True, slots=True)

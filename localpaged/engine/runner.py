@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 
 from localpaged.engine.batch import build_batch
@@ -14,13 +16,15 @@ from localpaged.engine.step_plan import RowResult, StepPlan, StepResult
 class ModelRunner:
     """Copies, batch, model, sampler. Engine thread only; holds no state of any request.
 
-    `num_known_ids` is how many ids the tokenizer knows: a wider head's padding is never sampled.
+    `padding_ids` are the logits that stand for no token: a head may be wider than the tokenizer.
     """
 
-    def __init__(self, model: PagedModel, kv: KVStorage, *, num_known_ids: int) -> None:
+    def __init__(
+        self, model: PagedModel, kv: KVStorage, *, padding_ids: Sequence[int] = ()
+    ) -> None:
         self._model = model
         self._kv = kv
-        self._num_known_ids = num_known_ids
+        self._padding_ids = torch.tensor(padding_ids, dtype=torch.int64)
 
     def run(self, plan: StepPlan) -> StepResult:
         """Compute the plan's tokens and sample its sampled rows."""
@@ -36,7 +40,7 @@ class ModelRunner:
         if not sampled_rows:
             return StepResult((None,) * len(plan.rows))
         logits = self._model.logits(hidden[batch.sampled_tokens])
-        chosen = iter(sample(logits, sampled_rows, num_known_ids=self._num_known_ids))
+        chosen = iter(sample(logits, sampled_rows, padding_ids=self._padding_ids))
         results: list[RowResult | None] = [
             next(chosen) if row.is_sampled else None for row in plan.rows
         ]

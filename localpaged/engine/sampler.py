@@ -17,13 +17,15 @@ FIRST_CANDIDATES = 256
 """Candidates tried before a nucleus (top-p) is searched in the whole vocabulary."""
 
 
-def sample(logits: torch.Tensor, rows: list[PlannedRow], *, num_known_ids: int) -> list[RowResult]:
+def sample(
+    logits: torch.Tensor, rows: list[PlannedRow], *, padding_ids: torch.Tensor
+) -> list[RowResult]:
     """Choose a token for each of `rows` from logits [rows, vocab] float32, changed in place.
 
-    Ids from `num_known_ids` on are padding of the vocabulary and never chosen. A row whose
-    logits are not finite gets an error and leaves the others alone.
+    `padding_ids` int64 only round the vocabulary up and are never chosen. A row whose logits are
+    not finite gets an error and leaves the others alone.
     """
-    logits[:, num_known_ids:] = float("-inf")
+    logits.index_fill_(1, padding_ids, float("-inf"))
     # Infinite logits are legal (masked ids); a row is broken when its maximum is not a number.
     is_sound = logits.amax(dim=-1).isfinite().tolist()
     greedy = logits.argmax(dim=-1).tolist()

@@ -72,6 +72,12 @@ def test_unknown_ids_are_no_text():
     assert detokenizer.push(0) + detokenizer.push(10**6) == "a"
 
 
+@pytest.mark.parametrize(("strips", "text"), [(True, "Paris is"), (False, " Paris is")])
+def test_a_tokenizers_first_space_is_no_part_of_a_new_text(strips, text):
+    detokenizer = Detokenizer([b"", b" Paris", b" is"], strips_first_space=strips)
+    assert "".join(detokenizer.push(token_id) for token_id in range(3)) == text
+
+
 @given(
     st.text(alphabet="ab<é😀\ufffd", max_size=30),
     st.lists(st.text(alphabet="ab<é", min_size=1, max_size=4), max_size=3),

@@ -20,11 +20,29 @@ LOUD = 1e4
 TOLERANCE = {torch.float32: (1e-5, 1e-5), torch.bfloat16: (2e-2, 2e-2)}
 
 
-def build(rows, *, block_size=16, kv_heads=2, group=2, dim=32, dtype=torch.float32, seed=0):
+def run_of(table):
+    first, last = int(table[0]), int(table[-1])
+    return range(first, last + 1) if table.tolist() == list(range(first, last + 1)) else None
+
+
+def build(
+    rows,
+    *,
+    is_shuffled=True,
+    block_size=16,
+    kv_heads=2,
+    group=2,
+    dim=32,
+    dtype=torch.float32,
+    seed=0,
+):
     """Build inputs for rows of (query_len, seq_len); what nobody wrote is loud but finite."""
     generator = torch.Generator().manual_seed(seed)
     order = list(range(2, NUM_BLOCKS))
-    random.Random(seed).shuffle(order)
+    if is_shuffled:
+        random.Random(seed).shuffle(order)
+    else:
+        order.reverse()
     kv = torch.full((2, kv_heads, NUM_BLOCKS, block_size, dim), LOUD, dtype=dtype)
     kv[:, :, 0] = 0
     tables = []
@@ -41,6 +59,7 @@ def build(rows, *, block_size=16, kv_heads=2, group=2, dim=32, dtype=torch.float
         padded[i, : len(table)] = table
     batch = AttentionBatch(
         tables=tuple(tables),
+        runs=tuple(run_of(table) for table in tables),
         block_tables=padded,
         query_lens=tuple(q for q, _ in rows),
         seq_lens=tuple(s for _, s in rows),
@@ -63,9 +82,11 @@ ROWS = {
 
 @pytest.mark.parametrize("rows", ROWS.values(), ids=ROWS.keys())
 @pytest.mark.parametrize("window", [None, 1, 5, 40])
+@pytest.mark.parametrize("is_shuffled", [True, False], ids=["scattered", "side by side"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
-def test_paged_attention(rows, window, dtype):
-    queries, kv, batch = build(rows, dtype=dtype)
+def test_paged_attention(rows, window, is_shuffled, dtype):
+    queries, kv, batch = build(rows, dtype=dtype, is_shuffled=is_shuffled)
+    assert is_shuffled or all(run is not None for run in batch.runs)
     got = paged_attention(queries, kv, batch, scale=0.3, window=window)
     want = reference.paged_attention(queries, kv, batch, scale=0.3, window=window)
     atol, rtol = TOLERANCE[dtype]

@@ -40,12 +40,14 @@ def _decode(
 ) -> torch.Tensor:
     rows, heads, dim = queries.shape
     kv_heads = kv.shape[1]
-    keys, values = _gather(kv, batch.block_tables).view(2, kv_heads, rows, -1, dim)
     if rows == 1:  # nothing is padded: cut instead of masking
         end = batch.seq_lens[0]
         start = 0 if window is None else max(0, end - window)
-        keys, values, mask = keys[:, :, start:end], values[:, :, start:end], None
+        keys, values = _tokens_of(kv, batch, 0)[..., start:end, :]
+        mask = None
     else:
+        gathered = _gather(kv, batch.block_tables.reshape(-1))
+        keys, values = gathered.view(2, kv_heads, rows, -1, dim)
         mask = _decode_mask(batch, window, queries.dtype)
     grouped = queries.view(rows, kv_heads, heads // kv_heads, dim).transpose(0, 1)
     out = F.scaled_dot_product_attention(grouped, keys, values, attn_mask=mask, scale=scale)
@@ -62,7 +64,7 @@ def _prefill(
 ) -> torch.Tensor:
     length, heads, dim = queries.shape
     kv_heads, seq_len = kv.shape[1], batch.seq_lens[row]
-    keys, values = _gather(kv, batch.tables[row]).view(2, kv_heads, 1, -1, dim)[..., :seq_len, :]
+    keys, values = _tokens_of(kv, batch, row)[..., :seq_len, :]
     group = heads // kv_heads
     grouped = queries.view(length, kv_heads, group, dim).permute(1, 2, 0, 3)
     is_whole = length == seq_len and (window is None or window >= seq_len)
@@ -78,10 +80,17 @@ def _prefill(
     return out.permute(2, 0, 1, 3).reshape(length, heads, dim)
 
 
+def _tokens_of(kv: torch.Tensor, batch: AttentionBatch, row: int) -> torch.Tensor:
+    """Return [2, kv_heads, 1, tokens, head_dim] of a row's blocks; a view where they are a run."""
+    run = batch.runs[row]
+    if run is None:
+        return _gather(kv, batch.tables[row]).view(2, kv.shape[1], 1, -1, kv.shape[4])
+    return kv[:, :, run.start : run.stop].flatten(2, 3).unsqueeze(2)
+
+
 def _gather(kv: torch.Tensor, blocks: torch.Tensor) -> torch.Tensor:
-    """Return [2, kv_heads, blocks × block_size × head_dim of all `blocks` in order]."""
-    flat = kv.view(2, kv.shape[1], kv.shape[2], -1)
-    return flat.index_select(2, blocks.reshape(-1))
+    """Return [2, kv_heads, blocks, block_size × head_dim] of `blocks` in their order."""
+    return kv.view(2, kv.shape[1], kv.shape[2], -1).index_select(2, blocks)
 
 
 def _decode_mask(batch: AttentionBatch, window: int | None, dtype: torch.dtype) -> torch.Tensor:

@@ -61,11 +61,7 @@ def make_core(
             **config,
         ),
         runner or FakeRunner(num_blocks, block_size=block_size),
-        Vocabulary(
-            token_bytes or [bytes([i]) for i in range(VOCAB_SIZE)],
-            eos_ids,
-            len(token_bytes or range(VOCAB_SIZE)),
-        ),
+        Vocabulary(token_bytes or [bytes([i]) for i in range(VOCAB_SIZE)], eos_ids),
     )
 
 
