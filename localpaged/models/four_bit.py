@@ -4,27 +4,30 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from localpaged.models.raw_tensor import RawTensor
+
 if TYPE_CHECKING:
     import torch
-
-    from localpaged.models.weights import RawTensor
 
 GROUP = 32
 _SCALE_BYTES = {"Q4_0": 2, "Q4_1": 4}
 _PACKED_ROWS = 16
 
 
+def is_four_bit(type_name: str) -> bool:
+    """Tell whether tensors of this GGUF type can be packed."""
+    return type_name in _SCALE_BYTES
+
+
 def pack_four_bit(parts: tuple[RawTensor, ...]) -> tuple[torch.Tensor, torch.Tensor] | None:
     """Return weights and scales of stacked `parts` as `_weight_int4pack_mm_for_cpu` takes them.
 
-    None when a part is not Q4_0 or Q4_1, or when the number of rows does not suit the operator.
+    None when the number of rows does not suit the operator. Parts are `is_four_bit`.
     Both formats are w = scale · q + minimum in groups of 32; torch's is (q - 8) · scale + zero,
     so the 4-bit numbers stay as they are and only the scales are rounded, to bfloat16.
     """
     import torch
 
-    if any(part.type not in _SCALE_BYTES for part in parts):
-        return None
     numbers, scales = zip(*(_split(part) for part in parts), strict=True)
     whole = torch.cat(numbers)
     if whole.shape[0] % _PACKED_ROWS:

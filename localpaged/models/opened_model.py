@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,13 +36,7 @@ class OpenedModel:
     @property
     def num_parameters(self) -> int:
         """Numbers in all tensors the decoder uses."""
-        total = 0
-        for fused in tensor_layout(self.config):
-            size = 1
-            for extent in fused.shape:
-                size *= extent
-            total += size
-        return total
+        return count_parameters(self.config)
 
     @property
     def file_bytes(self) -> int:
@@ -51,3 +46,8 @@ class OpenedModel:
     def weight_bytes(self, element_bytes: int) -> int:
         """Bytes the weights take in memory at `element_bytes` for each number."""
         return self.num_parameters * element_bytes
+
+
+def count_parameters(config: DecoderConfig) -> int:
+    """Return the numbers in all tensors that a decoder of `config` uses."""
+    return sum(math.prod(fused.shape) for fused in tensor_layout(config))

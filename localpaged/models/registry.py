@@ -22,6 +22,7 @@ from localpaged.models.catalogue import DEFAULT_MODEL, PACKAGED_MODELS
 from localpaged.plain_text import visible
 
 MAX_ENTRY_BYTES = 2**16
+MIN_LIKENESS = 0.7  # below that a guess is more puzzling than helpful
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 _GGUF, _ENTRY = ".gguf", ".json"
@@ -124,12 +125,19 @@ def not_found(wanted: str, here: Iterable[str]) -> ModelNotFound:
         return ModelNotFound(
             f"The model {wanted} is not here yet.", hint=f"Fetch it: `localpaged models {command}`."
         )
-    nearest = difflib.get_close_matches(wanted.lower(), known, n=1)
-    guess = f" Did you mean {nearest[0]}?" if nearest else ""
+    nearest = max(known, key=lambda name: _likeness(wanted, name))
+    guess = f" Did you mean {nearest}?" if _likeness(wanted, nearest) >= MIN_LIKENESS else ""
     shown = ", ".join(here) if here else "none yet"
     return ModelNotFound(
         f"There is no model {visible(wanted)!r} here.{guess}", hint=f"Models here: {shown}."
     )
+
+
+def _likeness(wanted: str, name: str) -> float:
+    """Return from 0 to 1 how alike the names are, a name's beginning counting as well."""
+    wanted, name = wanted.lower(), name.lower()
+    beginnings = (name, name[: len(wanted)], name[: len(wanted) + 1])
+    return max(difflib.SequenceMatcher(None, wanted, begin).ratio() for begin in beginnings)
 
 
 def _read_entry(path: Path) -> ModelEntry | None:

@@ -16,6 +16,7 @@ from localpaged.plain_text import visible
 
 ROPE_FACTORS = "rope_factors"
 
+_PROJECTIONS = ("qkv", "o", "gate_up", "down")
 _MAX_NAMES_SHOWN = 5
 
 
@@ -54,6 +55,13 @@ class FusedTensor:
     def shape(self) -> tuple[int, ...]:
         """Rows of all parts together, columns of one."""
         return (sum(part.shape[0] for part in self.parts), *self.parts[0].shape[1:])
+
+    @property
+    def projection(self) -> str | None:
+        """The name of the layer's matrix product that this is the weight of."""
+        stem, _, kind = self.name.rpartition(".")
+        is_one = kind == "weight" and stem.rpartition(".")[2] in _PROJECTIONS
+        return stem if is_one else None
 
 
 def tensor_layout(config: DecoderConfig) -> tuple[FusedTensor, ...]:

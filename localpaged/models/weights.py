@@ -6,41 +6,43 @@ Everything here runs on the one thread that runs torch.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import closing
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from localpaged.models.dequantise import dequantise, is_plain
+from localpaged.models.four_bit import is_four_bit, pack_four_bit
+from localpaged.models.progress import Progress
+from localpaged.models.raw_tensor import RawTensor
 from localpaged.models.tensor_files import TensorFiles
-from localpaged.models.tensor_layout import ROPE_FACTORS, SourceTensor, TensorPlace, tensor_layout
+from localpaged.models.tensor_layout import (
+    ROPE_FACTORS,
+    FusedTensor,
+    SourceTensor,
+    TensorPlace,
+    tensor_layout,
+)
 
 if TYPE_CHECKING:
     import torch
 
     from localpaged.models.opened_model import OpenedModel
 
-Progress = Callable[[str, int, int], None]
-"""Called with (stage, done bytes, total bytes)."""
-
 LOADING = "Loading weights"
 CHUNK_ITEMS = 2**18  # a chunk's bytes and float32 numbers stay inside a core's L2 cache
 
 
-@dataclass(frozen=True, slots=True)
-class RawTensor:
-    """A tensor as the file has it: `data` is uint8 [rows, row bytes], in the engine's row order."""
-
-    type: str
-    shape: tuple[int, ...]
-    data: torch.Tensor
-
-
 def load_state(
-    opened: OpenedModel, *, dtype: torch.dtype, on_progress: Progress | None = None
+    opened: OpenedModel,
+    *,
+    dtype: torch.dtype,
+    projection_dtype: torch.dtype | None = None,
+    with_four_bit: bool = False,
+    on_progress: Progress | None = None,
 ) -> dict[str, torch.Tensor]:
     """Return the engine's fused state dict in `dtype`, on the CPU; rope factors are float32.
 
+    The layers' matrices may have a dtype of their own. `with_four_bit` adds those whose file
+    has them in 4 bits a second time, unexpanded, as NAME.four_bit and NAME.four_bit_scales.
     Raises BadModelFile when a file has changed since the model was opened.
     """
     import torch
@@ -52,7 +54,9 @@ def load_state(
     state: dict[str, torch.Tensor] = {}
     with closing(TensorFiles(opened.files)) as files:
         for fused in tensor_layout(opened.config):
-            whole = torch.empty(fused.shape, dtype=dtype)
+            is_projection = fused.projection is not None
+            own_dtype = projection_dtype if is_projection else None
+            whole = torch.empty(fused.shape, dtype=own_dtype or dtype)
             row = 0
             for part in fused.parts:
                 rows = whole[row : row + part.shape[0]]
@@ -63,6 +67,8 @@ def load_state(
                 done += places[part.name].num_bytes
                 report(LOADING, done, total)
             state[fused.name] = whole
+            if with_four_bit and is_projection:
+                state.update(_four_bit(opened, files, fused))
         if (place := places.get(ROPE_FACTORS)) is not None:
             state[ROPE_FACTORS] = torch.empty(place.shape, dtype=torch.float32)
             _read_into(files, place, state[ROPE_FACTORS])
@@ -75,20 +81,36 @@ def raw_tensor(opened: OpenedModel, name: str) -> tuple[RawTensor, ...]:
 
     Raises KeyError for a name the model does not have, BadModelFile when its file has changed.
     """
+    by_name = {fused.name: fused for fused in tensor_layout(opened.config)}
+    with closing(TensorFiles(opened.files)) as files:
+        return tuple(_read_raw(opened, files, part) for part in by_name[name].parts)
+
+
+def _read_raw(opened: OpenedModel, files: TensorFiles, part: SourceTensor) -> RawTensor:
     import torch
 
-    parts = {fused.name: fused.parts for fused in tensor_layout(opened.config)}[name]
-    raw_parts = []
-    with closing(TensorFiles(opened.files)) as files:
-        for part in parts:
-            place = opened.places[part.name]
-            num_rows = place.shape[0] if len(place.shape) > 1 else 1
-            data = torch.empty((num_rows, place.num_bytes // num_rows), dtype=torch.uint8)
-            files.read(place, 0, memoryview(data.numpy()))
-            if num_rows > 1 and (heads := _interleaved_heads(opened, part)):
-                data = _halves_of_pairs(data, heads)
-            raw_parts.append(RawTensor(place.type, place.shape, data))
-    return tuple(raw_parts)
+    place = opened.places[part.name]
+    num_rows = place.shape[0] if len(place.shape) > 1 else 1
+    data = torch.empty((num_rows, place.num_bytes // num_rows), dtype=torch.uint8)
+    files.read(place, 0, memoryview(data.numpy()))
+    if num_rows > 1 and (heads := _interleaved_heads(opened, part)):
+        data = _halves_of_pairs(data, heads)
+    return RawTensor(place.type, place.shape, data)
+
+
+def _four_bit(
+    opened: OpenedModel, files: TensorFiles, fused: FusedTensor
+) -> dict[str, torch.Tensor]:
+    if not all(is_four_bit(opened.places[part.name].type) for part in fused.parts):
+        return {}
+    packed = pack_four_bit(tuple(_read_raw(opened, files, part) for part in fused.parts))
+    if packed is None:
+        return {}
+    numbers, scales = packed
+    return {
+        f"{fused.projection}.four_bit": numbers,
+        f"{fused.projection}.four_bit_scales": scales,
+    }
 
 
 def _interleaved_heads(opened: OpenedModel, part: SourceTensor) -> int:

@@ -1,0 +1,58 @@
+"""Folders for work in progress that vanish with the process that made them, even if it is killed.
+
+Each folder holds a lock file that its owner keeps locked. The kernel frees the lock when the
+owner dies, however it dies; whoever works next removes the folders whose lock is free.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+PREFIX = ".pull-"
+
+_LOCK = "lock"
+_MAKING_S = 3_600.0  # a folder that is this old and still has no lock was never finished
+
+
+@contextmanager
+def scratch_folder(parent: Path) -> Iterator[Path]:
+    """Yield a new folder in `parent`, remove it afterwards; first remove abandoned ones."""
+    remove_abandoned(parent)
+    folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=parent))
+    descriptor = os.open(folder / "lock.new", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        # the lock gets its name only when it is held, so that nobody finds it free
+        (folder / "lock.new").rename(folder / _LOCK)
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        os.close(descriptor)
+
+
+def remove_abandoned(parent: Path) -> None:
+    """Remove the scratch folders in `parent` whose owner is gone."""
+    for folder in parent.glob(f"{PREFIX}*"):
+        if _is_abandoned(folder):
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _is_abandoned(folder: Path) -> bool:
+    try:
+        descriptor = os.open(folder / _LOCK, os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return folder.exists() and time.time() - folder.stat().st_mtime > _MAKING_S
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    finally:
+        os.close(descriptor)
+    return True
