@@ -1,0 +1,63 @@
+"""Options that several commands share, and the settings made of them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+import click
+
+from localpaged.config import DTYPES, Settings
+
+MODEL_VARIABLE = "LOCALPAGED_MODEL"
+_UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30}
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmg]?)(?:i?b)?", re.IGNORECASE)
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class ByteSize(click.ParamType[int]):
+    """A number of bytes, such as 512M or 1.5G."""
+
+    name = "size"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Return the number of bytes."""
+        if isinstance(value, int):
+            return value
+        match = _SIZE.fullmatch(str(value).strip())
+        if match is None or float(match[1]) == 0:
+            self.fail(f"{value!r} is not a size; write 512M or 1.5G.", param, ctx)
+        return int(float(match[1]) * _UNITS[match[2].lower()])
+
+
+def engine_options(command: F) -> F:
+    """Add the options that say which model runs and in how much memory."""
+    for option in (
+        click.option("--threads", type=click.IntRange(1, 1024), help="Cores that compute."),
+        click.option("--kv-memory", type=ByteSize(), help="Limit of KV memory, such as 512M."),
+        click.option("--context", type=click.IntRange(1), help="Tokens a chat may have."),
+        click.option("--dtype", type=click.Choice(DTYPES), help="Numbers to compute with."),
+        click.option(
+            "--model",
+            "-m",
+            envvar=MODEL_VARIABLE,
+            help="Name or path of the model; `localpaged models list` shows what is here.",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+def settings_from(options: Mapping[str, Any]) -> Settings:
+    """Return the settings of the engine options; raises ConfigError."""
+    from localpaged.models.catalogue import DEFAULT_MODEL
+
+    return Settings(
+        model=options["model"] or DEFAULT_MODEL,
+        dtype=options["dtype"] or "auto",
+        context_tokens=options["context"],
+        kv_memory_bytes=options["kv_memory"],
+        threads=options["threads"],
+    )

@@ -1,0 +1,40 @@
+"""Settings of one run, checked when made; `None` means "choose for this machine"."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from localpaged.errors import ConfigError
+
+DTYPES = ("auto", "float32", "bfloat16")
+MIN_CONTEXT_TOKENS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What the user asked for. Raises ConfigError for values that make no sense.
+
+    `context_tokens` bounds prompt and answer together; `kv_memory_bytes` the KV pool;
+    `threads` is how many cores torch may use.
+    """
+
+    model: str
+    dtype: str = "auto"
+    context_tokens: int | None = None
+    kv_memory_bytes: int | None = None
+    threads: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.dtype not in DTYPES:
+            raise ConfigError(
+                f"{self.dtype!r} is not a dtype.", hint=f"Choose one of {', '.join(DTYPES)}."
+            )
+        if self.context_tokens is not None and self.context_tokens < MIN_CONTEXT_TOKENS:
+            raise ConfigError(
+                f"A context of {self.context_tokens} tokens is too small to chat.",
+                hint=f"Give it at least {MIN_CONTEXT_TOKENS}.",
+            )
+        if self.threads is not None and self.threads < 1:
+            raise ConfigError(
+                f"{self.threads} threads cannot compute anything.", hint="Give at least 1."
+            )

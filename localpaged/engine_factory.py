@@ -1,0 +1,155 @@
+"""Turns an opened model and settings into a running core; on the engine's thread."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import psutil
+
+from localpaged.config import Settings
+from localpaged.decoder_config import DecoderConfig
+from localpaged.engine.events import LoadEvent, ReadyEvent
+from localpaged.engine.params import BLOCK_SIZE_TOKENS, EngineConfig
+from localpaged.errors import NoRoom
+from localpaged.models.opened_model import OpenedModel
+
+if TYPE_CHECKING:
+    import torch
+
+    from localpaged.engine.core import EngineCore
+
+FULL_CHATS = 8
+"""How many chats of full context the KV pool holds when memory allows."""
+KV_SHARE_OF_FREE_MEMORY = 0.25
+WIDE_SHARE_OF_FREE_MEMORY = 0.25
+
+OnLoad = Callable[[LoadEvent], None]
+
+
+@dataclass(frozen=True, slots=True)
+class NumberFormats:
+    """What is computed in which dtype.
+
+    `activations` is also the dtype of the KV cache; `projections` that of the weight matrices.
+    With `has_four_bit`, 4-bit weights stay 4-bit for small batches.
+    """
+
+    activations: torch.dtype
+    projections: torch.dtype
+    has_four_bit: bool
+
+
+def load_core(
+    open_model: Callable[[], OpenedModel], settings: Settings, on_load: OnLoad
+) -> tuple[EngineCore, ReadyEvent]:
+    """Load the model that `open_model` returns, telling every stage to `on_load`.
+
+    torch is imported before the model is asked for: the two take their time side by side.
+    Raises ModelError, and NoRoom when the settings leave no room for the KV pool.
+    """
+    started_s = time.perf_counter()
+    on_load(LoadEvent("Starting torch"))
+    import torch
+
+    from localpaged.engine.answer import Vocabulary
+    from localpaged.engine.core import EngineCore
+    from localpaged.engine.kv_storage import KVStorage
+    from localpaged.engine.native import NativeDecoder
+    from localpaged.engine.runner import ModelRunner
+    from localpaged.models.weights import load_state
+
+    if settings.threads is not None:
+        torch.set_num_threads(settings.threads)
+    opened = open_model()
+    formats = choose_formats(opened, settings)
+    engine_config = size_pool(opened.config, settings, element_bytes=formats.activations.itemsize)
+    state = load_state(
+        opened,
+        dtype=formats.activations,
+        projection_dtype=formats.projections,
+        with_four_bit=formats.has_four_bit,
+        on_progress=lambda stage, done, total: on_load(LoadEvent(stage, done, total, "bytes")),
+    )
+    on_load(LoadEvent("Allocating KV blocks", 0, engine_config.num_blocks, "blocks"))
+    kv = KVStorage(
+        opened.config,
+        num_blocks=engine_config.num_blocks,
+        block_size=engine_config.block_size,
+        dtype=formats.activations,
+    )
+    runner = ModelRunner(
+        NativeDecoder(opened.config, state), kv, padding_ids=opened.chat.padding_ids
+    )
+    core = EngineCore(
+        engine_config,
+        runner,
+        Vocabulary(
+            opened.chat.token_bytes,
+            opened.chat.eos_ids,
+            strips_first_space=opened.chat.strips_first_space,
+        ),
+        model_name=opened.name,
+        device="cpu",
+        block_bytes=_block_bytes(opened.config, formats.activations.itemsize),
+    )
+    ready = ReadyEvent(
+        model_name=opened.name,
+        device="cpu",
+        dtype=str(formats.activations).removeprefix("torch."),
+        context_length=engine_config.context_length,
+        load_s=time.perf_counter() - started_s,
+    )
+    return core, ready
+
+
+def choose_formats(opened: OpenedModel, settings: Settings) -> NumberFormats:
+    """Choose the fastest formats of this processor that the settings allow."""
+    import torch
+
+    abilities = torch.cpu.get_capabilities()
+    is_fast = any(abilities.get(name) for name in ("amx_bf16", "avx512_bf16", "bf16"))
+    if settings.dtype == "float32" or (settings.dtype == "auto" and not is_fast):
+        return NumberFormats(torch.float32, torch.float32, has_four_bit=False)
+    # Without AMX a core multiplies float32 matrices faster than bfloat16 ones; it is a matter of
+    # memory whether the weights can be kept that wide.
+    fits_wide = (
+        opened.weight_bytes(4) <= WIDE_SHARE_OF_FREE_MEMORY * psutil.virtual_memory().available
+    )
+    is_wide = not abilities.get("amx_bf16") and fits_wide
+    return NumberFormats(
+        torch.bfloat16, torch.float32 if is_wide else torch.bfloat16, has_four_bit=True
+    )
+
+
+def size_pool(config: DecoderConfig, settings: Settings, *, element_bytes: int) -> EngineConfig:
+    """Size the KV pool by need, a few full chats, under the memory that is free or was given.
+
+    A context that does not fit the pool is clamped to it when it was not asked for. Raises
+    NoRoom with the numbers when not even the smallest context fits, or not the one asked for.
+    """
+    context = min(settings.context_tokens or config.context_length, config.context_length)
+    block_bytes = _block_bytes(config, element_bytes)
+    cap_bytes = settings.kv_memory_bytes
+    if cap_bytes is None:
+        cap_bytes = int(psutil.virtual_memory().available * KV_SHARE_OF_FREE_MEMORY)
+    blocks_a_chat = -(-context // BLOCK_SIZE_TOKENS)
+    num_blocks = min(FULL_CHATS * blocks_a_chat, cap_bytes // block_bytes)
+    smallest = 4 if settings.context_tokens is None else blocks_a_chat
+    if num_blocks < smallest:
+        needed = smallest * block_bytes
+        raise NoRoom(
+            f"A context of {context:,} tokens needs {needed / 2**20:,.1f} MiB of KV memory; "
+            f"{cap_bytes / 2**20:,.1f} MiB are there.",
+            hint="Ask for a smaller context or give more KV memory.",
+        )
+    return EngineConfig(
+        num_blocks=num_blocks,
+        context_length=min(context, num_blocks * BLOCK_SIZE_TOKENS),
+    )
+
+
+def _block_bytes(config: DecoderConfig, element_bytes: int) -> int:
+    return config.kv_bytes_per_token(element_bytes) * BLOCK_SIZE_TOKENS
