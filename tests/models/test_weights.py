@@ -1,0 +1,187 @@
+"""Loaded weights are transformers' own, fused in the engine's order."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+import torch
+
+from localpaged.errors import BadModelFile
+from localpaged.models.open_model import open_model
+from localpaged.models.weights import load_state, raw_tensor
+from testkit.gguf_files import save_tiny_gguf
+from testkit.tiny_model import FAMILIES, build_tiny_model
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from localpaged.decoder_config import DecoderConfig
+
+State = dict[str, torch.Tensor]
+TinyFolder = "Callable[[str], Path]"
+
+
+def expected_state(family: str, config: DecoderConfig) -> State:
+    """Fuse transformers' tensors by hand."""
+    source = build_tiny_model(family).state_dict()
+    state = {"embed.weight": source["model.embed_tokens.weight"]}
+    for i in range(config.num_layers):
+        ours, theirs = f"layers.{i}.", f"model.layers.{i}."
+        state[ours + "attn_norm.weight"] = source[theirs + "input_layernorm.weight"]
+        for end in ("weight", "bias") if config.has_qkv_bias else ("weight",):
+            parts = [source[f"{theirs}self_attn.{name}_proj.{end}"] for name in "qkv"]
+            state[f"{ours}qkv.{end}"] = torch.cat(parts)
+        if config.has_qk_norm:
+            state[ours + "q_norm.weight"] = source[theirs + "self_attn.q_norm.weight"]
+            state[ours + "k_norm.weight"] = source[theirs + "self_attn.k_norm.weight"]
+        state[ours + "o.weight"] = source[theirs + "self_attn.o_proj.weight"]
+        state[ours + "mlp_norm.weight"] = source[theirs + "post_attention_layernorm.weight"]
+        parts = [source[f"{theirs}mlp.{name}_proj.weight"] for name in ("gate", "up")]
+        state[ours + "gate_up.weight"] = torch.cat(parts)
+        state[ours + "down.weight"] = source[theirs + "mlp.down_proj.weight"]
+    state["norm.weight"] = source["model.norm.weight"]
+    if not config.is_tied:
+        state["head.weight"] = source["lm_head.weight"]
+    return state
+
+
+def assert_same(found: State, expected: State) -> None:
+    assert set(found) == set(expected)
+    for name, tensor in expected.items():
+        assert found[name].dtype == tensor.dtype, name
+        assert torch.equal(found[name], tensor), name
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["float32", "bfloat16"])
+def test_a_safetensors_folder_gives_the_fused_state(
+    tiny_folder: Callable[[str], Path], family: str, dtype: torch.dtype
+):
+    opened = open_model(tiny_folder(family))
+
+    state = load_state(opened, dtype=dtype)
+
+    expected = expected_state(family, opened.config)
+    assert_same(state, {name: tensor.to(dtype) for name, tensor in expected.items()})
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_gguf_file_gives_the_same_state(tmp_path: Path, family: str):
+    opened = open_model(save_tiny_gguf(tmp_path, family))
+
+    state = load_state(opened, dtype=torch.float32)
+
+    factors = state.pop("rope_factors", None)
+    assert (factors is not None) == (family == "llama3-rope")
+    assert_same(state, expected_state(family, opened.config))
+
+
+def test_rope_factors_divide_the_frequencies_as_llama_3_scaling_does(
+    tmp_path: Path, tiny_folder: Callable[[str], Path]
+):
+    from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
+
+    opened = open_model(save_tiny_gguf(tmp_path, "llama3-rope"))
+    config = build_tiny_model("llama3-rope").config
+    scaled, _ = ROPE_INIT_FUNCTIONS["llama3"](config, "cpu")
+    dim = opened.config.head_dim
+    plain = opened.config.rope_theta ** -(torch.arange(0, dim, 2) / dim)
+
+    factors = load_state(opened, dtype=torch.bfloat16)["rope_factors"]
+
+    assert factors.dtype == torch.float32
+    torch.testing.assert_close(plain / factors, scaled)
+    assert open_model(tiny_folder("llama3-rope")).config.rope_scaling is not None
+    assert opened.config.rope_scaling is None
+
+
+@pytest.mark.parametrize("quantisation", ["Q8_0", "Q4_1", "BF16", "F16"])
+def test_quantised_weights_are_the_librarys_numbers(tmp_path: Path, quantisation: str):
+    import gguf
+
+    path = save_tiny_gguf(tmp_path, "qwen2", quantisation=quantisation)
+    opened = open_model(path)
+    tensors = {tensor.name: tensor for tensor in gguf.GGUFReader(path).tensors}
+
+    state = load_state(opened, dtype=torch.float32)
+    half = load_state(opened, dtype=torch.bfloat16)
+
+    for part, name in enumerate(("ffn_gate", "ffn_up")):
+        tensor = tensors[f"blk.1.{name}.weight"]
+        numbers = torch.from_numpy(gguf.quants.dequantize(tensor.data, tensor.tensor_type).copy())
+        rows = slice(part * 96, (part + 1) * 96)
+        assert torch.equal(state["layers.1.gate_up.weight"][rows], numbers)
+        assert torch.equal(half["layers.1.gate_up.weight"][rows], numbers.bfloat16())
+
+
+def test_tensors_larger_than_a_chunk_are_whole(tmp_path: Path):
+    opened = open_model(
+        save_tiny_gguf(tmp_path, "llama", intermediate_size=8_192, num_hidden_layers=1)
+    )
+
+    state = load_state(opened, dtype=torch.float32)
+
+    source = build_tiny_model("llama", intermediate_size=8_192, num_hidden_layers=1).state_dict()
+    down = source["model.layers.0.mlp.down_proj.weight"]
+    assert down.numel() > 2**18
+    assert torch.equal(state["layers.0.down.weight"], down)
+
+
+def test_progress_counts_bytes_up_to_the_whole(tmp_path: Path):
+    opened = open_model(save_tiny_gguf(tmp_path, "llama3-rope"))
+    calls: list[tuple[str, int, int]] = []
+
+    load_state(opened, dtype=torch.float32, on_progress=lambda *call: calls.append(call))
+
+    done = [call[1] for call in calls]
+    assert done == sorted(done)
+    assert calls[-1][1] == calls[-1][2] == opened.file_bytes
+    assert {call[0] for call in calls} == {"Loading weights"}
+
+
+def test_the_raw_tensor_has_the_engines_row_order(tmp_path: Path):
+    from localpaged.models.dequantise import dequantise
+
+    opened = open_model(save_tiny_gguf(tmp_path, "llama", quantisation="Q4_1"))
+    state = load_state(opened, dtype=torch.float32)
+
+    for name in ("layers.1.qkv.weight", "layers.1.down.weight", "embed.weight"):
+        numbers = []
+        for part in raw_tensor(opened, name):
+            assert part.type == "Q4_1"
+            numbers.append(torch.empty(part.shape))
+            dequantise(part.type, part.data, numbers[-1])
+        assert torch.equal(torch.cat(numbers), state[name])
+
+
+def test_a_raw_tensor_that_is_not_there_is_a_key_error(tmp_path: Path):
+    opened = open_model(save_tiny_gguf(tmp_path, "llama-tied"))
+
+    with pytest.raises(KeyError):
+        raw_tensor(opened, "head.weight")
+
+
+@pytest.mark.parametrize("change", ["cut", "touched", "removed"])
+def test_a_file_that_changed_since_it_was_opened_is_refused(tmp_path: Path, change: str):
+    path = save_tiny_gguf(tmp_path, "llama")
+    opened = open_model(path)
+    if change == "cut":
+        os.truncate(path, path.stat().st_size // 2)
+    elif change == "touched":
+        os.utime(path, ns=(0, 1))
+    else:
+        path.unlink()
+
+    with pytest.raises(BadModelFile, match=r"llama-f32\.gguf"):
+        load_state(opened, dtype=torch.float32)
+
+
+def test_weight_bytes_follow_the_parameters(tiny_folder: Callable[[str], Path]):
+    opened = open_model(tiny_folder("qwen3"))
+    state = load_state(opened, dtype=torch.bfloat16)
+
+    assert opened.num_parameters == sum(tensor.numel() for tensor in state.values())
+    assert opened.weight_bytes(2) == sum(tensor.nbytes for tensor in state.values())
