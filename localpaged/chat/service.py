@@ -215,11 +215,15 @@ class ChatService:
         self._runner.begin(live, self._submit(write))
 
     def _submit(self, write: Write) -> Future[None]:
-        if self._is_closed:
-            raise ChatError("The chats are closed.")
+        self._check_not_closed()
         return self._store.submit(write)
 
+    def _check_not_closed(self) -> None:
+        if self._is_closed:
+            raise ChatError("The chats are closed.")
+
     def _open_chat(self, chat_id: str) -> Chat:
+        self._check_not_closed()
         chat = self._store.chat(chat_id)
         if chat.deleted_at is not None:
             raise ChatError(f"The chat “{chat.title}” is deleted.", hint="Restore it first.")

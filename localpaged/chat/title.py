@@ -4,11 +4,12 @@ from __future__ import annotations
 
 AUTO_TITLE_CHARS = 60
 ELLIPSIS = "…"
+_JOINERS = "\N{ZERO WIDTH JOINER}\N{ZERO WIDTH NON-JOINER}"  # scripts and emoji need them
 
 
 def one_line(text: str) -> str:
     """Return `text` on one line: white space and what does not print become single spaces."""
-    printable = "".join(character if character.isprintable() else " " for character in text)
+    printable = "".join(c if c.isprintable() or c in _JOINERS else " " for c in text)
     return " ".join(printable.split())
 
 
@@ -19,5 +20,6 @@ def auto_title(first_message: str) -> str:
     if len(line) <= AUTO_TITLE_CHARS:
         return line
     cut = line[: AUTO_TITLE_CHARS - len(ELLIPSIS)]
-    words, _, _ = cut.rpartition(" ")
-    return (words or cut) + ELLIPSIS
+    is_whole_word = line[len(cut)] == " "
+    words = cut if is_whole_word else cut.rpartition(" ")[0]
+    return (words or cut).rstrip() + ELLIPSIS

@@ -62,6 +62,11 @@ class Checkpoints:
             if growing.is_turn_saved and not growing.is_saved
         ]
 
+    @property
+    def has_unsaved(self) -> bool:
+        """Whether some text is not on the disk."""
+        return any(not growing.is_saved for growing in self._texts.values())
+
     def saved(self, checkpoints: Iterable[Checkpoint]) -> None:
         """Note that these are on the disk."""
         for point in checkpoints:

@@ -35,6 +35,9 @@ _TURNS_OF_A_CHAT = (
     " OR (turns.chat_id = ? AND turns.tip_hash IS NULL)"
 )
 
+# A transaction sees the database as it was at its first read.
+_FREEZE = "SELECT 1 FROM sqlite_master"
+
 T = TypeVar("T")
 
 
@@ -69,6 +72,7 @@ class Store:
         self.run_id = new_id()
         self._threads = threading.local()
         self._readers: list[Database] = []
+        self._is_closed = False
         with explained(path):
             self._lock = RunLock(self.run_id)
             try:
@@ -173,6 +177,7 @@ class Store:
 
         Nothing may be read or submitted by then. A second call does nothing.
         """
+        self._is_closed = True
         self.submit(EndRun())
         failure = self.writer.close()
         while self._readers:
@@ -181,20 +186,22 @@ class Store:
         return failure
 
     def _read(self, read: Callable[[Database, Overlay], T]) -> T:
+        reader = self._reader()
         while True:
             unsaved = self.writer.unsaved()
-            reader = self._reader()
             with explained(self.path):
                 reader.begin()
                 try:
-                    result = read(reader, Overlay(unsaved.operations))
+                    reader.execute(_FREEZE).fetchone()
+                    # What was saved in between would be newer than what is laid over it.
+                    if self.writer.generation == unsaved.generation:
+                        return read(reader, Overlay(unsaved.operations))
                 finally:
                     reader.rollback()
-            # What was saved meanwhile may be newer on the disk than what was laid over it.
-            if self.writer.generation == unsaved.generation:
-                return result
 
     def _reader(self) -> Database:
+        if self._is_closed:
+            raise StoreError("The history is closed.")
         reader: Database | None = getattr(self._threads, "reader", None)
         if reader is None:
             with explained(self.path):

@@ -33,6 +33,14 @@ RETRY_INTERVAL_S = 1.0
 log = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True, slots=True)
+class _CheckpointNow:
+    """When its turn comes, what is before it in the queue is saved, and all texts are."""
+
+    def apply(self, db: Database, *, run_id: str) -> None:
+        """Nothing of its own."""
+
+
 class _DiskRefuses(Exception):
     """The same write may succeed later."""
 
@@ -135,10 +143,7 @@ class StoreWriter:
 
     def flush(self, *, timeout_s: float = 10.0) -> bool:
         """Save everything now, checkpoints too; return whether it was done in time."""
-        with self._changed:
-            self._tick_at = 0.0
-            self._changed.notify_all()
-        saved = self.submit(Write())
+        saved = self.submit(_CheckpointNow())
         try:
             saved.result(timeout_s)
         except TimeoutError:
@@ -150,6 +155,7 @@ class StoreWriter:
         with self._changed:
             self._is_closing = True
             self._queue_soon()
+            self._queue.append(_Entry(_CheckpointNow(), Future()))
             self._changed.notify_all()
         self._thread.join()
         return None if self._is_complete else self._failure
@@ -160,7 +166,7 @@ class StoreWriter:
         while self._wait():
             self._work()
         self._work()
-        while self._queue and self._failure is None:
+        while self._queue and self._retry_at is None:
             self._work()
         self._give_up()
         self._db.close()
@@ -184,9 +190,7 @@ class StoreWriter:
     def _work(self) -> None:
         """Save checkpoints if they are due, then the first operation."""
         with self._changed:
-            is_tick = self._is_closing or (
-                self._tick_at is not None and self._tick_at <= time.monotonic()
-            )
+            is_tick = self._tick_at is not None and self._tick_at <= time.monotonic()
             if is_tick:
                 self._tick_at = None
                 self._queue_soon()
@@ -198,22 +202,28 @@ class StoreWriter:
             self._save(entry)
 
     def _save_checkpoints(self) -> bool:
+        self._checkpoints.collect()
         grown = self._checkpoints.grown()
-        if not grown:
-            return True
         try:
-            self._apply(SaveCheckpoints(grown, time.time()))
+            if grown:
+                self._apply(SaveCheckpoints(grown, time.time()))
+            self._checkpoints.saved(grown)
         except _DiskRefuses:
-            with self._changed:
-                self._arm_tick()
             return False
         except Exception as error:
             self._refuse_for_good(error)
-        self._checkpoints.saved(grown)
+            self._checkpoints.saved(grown)
+        finally:
+            # The disk refused, or a turn that grew is still in the queue itself.
+            if self._checkpoints.has_unsaved:
+                with self._changed:
+                    self._arm_tick()
         return True
 
     def _save(self, entry: _Entry) -> None:
         operation = entry.operation
+        if isinstance(operation, _CheckpointNow) and not self._save_checkpoints():
+            return
         try:
             self._apply(operation)
         except _DiskRefuses:
