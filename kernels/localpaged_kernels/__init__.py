@@ -1,7 +1,8 @@
 """Paged-attention operators in plain torch; knows nothing of the application.
 
-K and V of one layer lie in one tensor `kv` of shape [2, kv_heads, blocks, block_size, head_dim]:
-a block of one head is contiguous, so gathering a sequence moves whole kilobytes.
+K and V of one layer lie in one tensor `kv` of shape [blocks, block_size, 2, kv_heads, head_dim]:
+a block is contiguous, so gathering a sequence moves whole kilobytes, and the tokens of
+neighbouring blocks follow each other at one stride.
 """
 
 from localpaged_kernels.errors import KernelError, UnsupportedShape

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from localpaged.decoder_config import DecoderConfig
-from localpaged.engine.block_pool import NUM_RESERVED_BLOCKS
+from localpaged.engine.block_pool import NUM_RESERVED_BLOCKS, READ_PAD_BLOCK
 from localpaged.engine.step_plan import BlockCopy
 from localpaged_kernels import copy_blocks
 
@@ -14,7 +14,7 @@ from localpaged_kernels import copy_blocks
 class KVStorage:
     """K and V of every layer, addressed by block and slot. Engine thread only.
 
-    `layers[i]` is [2, kv_heads, blocks, block_size, head_dim]. Every element is finite from the
+    `layers[i]` is [blocks, block_size, 2, kv_heads, head_dim]. Every element is finite from the
     start, so masked reads of unwritten slots are harmless.
     """
 
@@ -23,10 +23,10 @@ class KVStorage:
     ) -> None:
         shape = (
             config.num_layers,
-            2,
-            config.num_kv_heads,
             num_blocks + NUM_RESERVED_BLOCKS,
             block_size,
+            2,
+            config.num_kv_heads,
             config.head_dim,
         )
         self.block_size = block_size
@@ -43,7 +43,7 @@ class KVStorage:
     def poison(self, value: float = 1e4) -> None:
         """Fill everything but the read padding with a finite, loud value; for tests."""
         self._all.fill_(value)
-        self._all[:, :, :, 0].zero_()
+        self._all[:, READ_PAD_BLOCK].zero_()
 
 
 def _lazily_zeroed(shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:

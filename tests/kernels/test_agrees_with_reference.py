@@ -43,14 +43,14 @@ def build(
         random.Random(seed).shuffle(order)
     else:
         order.reverse()
-    kv = torch.full((2, kv_heads, NUM_BLOCKS, block_size, dim), LOUD, dtype=dtype)
-    kv[:, :, 0] = 0
+    kv = torch.full((NUM_BLOCKS, block_size, 2, kv_heads, dim), LOUD, dtype=dtype)
+    kv[0] = 0
     tables = []
     for _, seq_len in rows:
         table = torch.tensor([order.pop() for _ in range(-(-seq_len // block_size))])
         for position in range(seq_len):
             block, offset = table[position // block_size], position % block_size
-            kv[:, :, block, offset] = torch.randn(2, kv_heads, dim, generator=generator).to(dtype)
+            kv[block, offset] = torch.randn(2, kv_heads, dim, generator=generator).to(dtype)
         tables.append(table)
     num_decodes = sum(query_len == 1 for query_len, _ in rows)
     widest = max((len(t) for t in tables[:num_decodes]), default=0)
@@ -104,7 +104,7 @@ def test_paged_attention_of_every_head_shape(dim, kv_heads, group):
 
 def test_the_reference_is_dense_attention():
     queries, kv, batch = build([(20, 20)], group=1)
-    keys, values = kv[:, :, batch.tables[0]].flatten(2, 3)[:, :, :20]
+    keys, values = kv[batch.tables[0]].flatten(0, 1)[:20].permute(1, 2, 0, 3)
     dense = torch.nn.functional.scaled_dot_product_attention(
         queries.transpose(0, 1), keys, values, is_causal=True, scale=0.3
     )
@@ -137,27 +137,27 @@ def test_paged_attention_refuses_what_does_not_fit(change, message):
 
 
 def test_write_kv_stores_each_row_in_its_slot_alone():
-    kv = torch.zeros(2, 3, 5, 4, 8)
+    kv = torch.zeros(5, 4, 2, 3, 8)
     keys, values = torch.randn(3, 3, 8), torch.randn(3, 3, 8)
     slots = torch.tensor([6, 19, 4])
     write_kv(kv, keys, values, slots)
     for i, slot in enumerate(slots.tolist()):
-        torch.testing.assert_close(kv[0, :, slot // 4, slot % 4], keys[i])
-        torch.testing.assert_close(kv[1, :, slot // 4, slot % 4], values[i])
+        torch.testing.assert_close(kv[slot // 4, slot % 4, 0], keys[i])
+        torch.testing.assert_close(kv[slot // 4, slot % 4, 1], values[i])
     assert (kv != 0).any(dim=-1).sum() == 2 * 3 * 3
 
 
 def test_write_kv_refuses_other_shapes():
     with pytest.raises(UnsupportedShape, match="must be"):
         write_kv(
-            torch.zeros(2, 3, 5, 4, 8), torch.zeros(1, 3, 4), torch.zeros(1, 3, 4), torch.zeros(1)
+            torch.zeros(5, 4, 2, 3, 8), torch.zeros(1, 3, 4), torch.zeros(1, 3, 4), torch.zeros(1)
         )
 
 
 def test_copy_blocks_reads_everything_before_it_writes():
-    kv = torch.randn(2, 2, 3, 6, 4, 8)
+    kv = torch.randn(3, 6, 4, 2, 2, 8)
     before = kv.clone()
     copy_blocks(kv, torch.tensor([2, 3]), torch.tensor([3, 4]))
-    torch.testing.assert_close(kv[..., 3, :, :], before[..., 2, :, :])
-    torch.testing.assert_close(kv[..., 4, :, :], before[..., 3, :, :])
-    torch.testing.assert_close(kv[..., [0, 1, 2, 5], :, :], before[..., [0, 1, 2, 5], :, :])
+    torch.testing.assert_close(kv[:, 3], before[:, 2])
+    torch.testing.assert_close(kv[:, 4], before[:, 3])
+    torch.testing.assert_close(kv[:, [0, 1, 2, 5]], before[:, [0, 1, 2, 5]])

@@ -15,25 +15,25 @@ def write_kv(
 ) -> None:
     """Store one K and one V row a token.
 
-    kv [2, kv_heads, blocks, block_size, head_dim], changed in place; keys and values
+    kv [blocks, block_size, 2, kv_heads, head_dim], changed in place; keys and values
     [tokens, kv_heads, head_dim] of the same dtype; slots [tokens] int64, each
     block × block_size + offset and at most once. Raises UnsupportedShape when they do not fit.
     """
-    if keys.shape != values.shape or keys.shape[1:] != (kv.shape[1], kv.shape[4]):
+    if keys.shape != values.shape or keys.shape[1:] != kv.shape[3:]:
         raise UnsupportedShape(
             f"keys {tuple(keys.shape)} and values {tuple(values.shape)} must be "
-            f"[tokens, {kv.shape[1]}, {kv.shape[4]}]"
+            f"[tokens, {kv.shape[3]}, {kv.shape[4]}]"
         )
-    flat = kv.view(2, kv.shape[1], -1, kv.shape[4])
-    flat[0].index_copy_(1, slots, keys.transpose(0, 1))
-    flat[1].index_copy_(1, slots, values.transpose(0, 1))
+    flat = kv.view(-1, *kv.shape[2:])
+    flat[:, 0].index_copy_(0, slots, keys)
+    flat[:, 1].index_copy_(0, slots, values)
 
 
 def copy_blocks(kv: torch.Tensor, sources: torch.Tensor, targets: torch.Tensor) -> None:
     """Copy whole blocks inside the cache, all reads before all writes.
 
-    kv [..., blocks, block_size, head_dim] contiguous, changed in place; sources and targets
-    [copies] int64, no target twice.
+    kv [layers, blocks, ...] contiguous, changed in place; sources and targets [copies] int64, no
+    target twice.
     """
-    flat = kv.view(-1, kv.shape[-3], kv.shape[-2] * kv.shape[-1])
+    flat = kv.view(kv.shape[0], kv.shape[1], -1)
     flat.index_copy_(1, targets, flat.index_select(1, sources))

@@ -36,13 +36,13 @@ def _check(queries: torch.Tensor, kv: torch.Tensor, batch: AttentionBatch) -> No
         raise UnsupportedShape(
             f"queries {tuple(queries.shape)}: expected [{batch.num_queries}, heads, head_dim]"
         )
-    if kv.dim() != 5 or kv.shape[3] != batch.block_size or kv.shape[4] != queries.shape[2]:
+    if kv.dim() != 5 or kv.shape[1] != batch.block_size or kv.shape[4] != queries.shape[2]:
         raise UnsupportedShape(
-            f"kv {tuple(kv.shape)}: expected [2, kv_heads, blocks, {batch.block_size}, "
+            f"kv {tuple(kv.shape)}: expected [blocks, {batch.block_size}, 2, kv_heads, "
             f"{queries.shape[2]}]"
         )
-    if queries.shape[1] % kv.shape[1]:
-        raise UnsupportedShape(f"{queries.shape[1]} heads do not divide by {kv.shape[1]} KV heads")
+    if queries.shape[1] % kv.shape[3]:
+        raise UnsupportedShape(f"{queries.shape[1]} heads do not divide by {kv.shape[3]} KV heads")
     if queries.dtype != kv.dtype or queries.device != kv.device:
         raise UnsupportedShape(
             f"queries {queries.dtype} on {queries.device}, kv {kv.dtype} on {kv.device}"

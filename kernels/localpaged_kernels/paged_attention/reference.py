@@ -20,17 +20,17 @@ def paged_attention(
 ) -> torch.Tensor:
     """Return softmax(scale · q kᵀ) v for each query over its own sequence.
 
-    queries [queries, heads, head_dim]; kv [2, kv_heads, blocks, block_size, head_dim]; the result
+    queries [queries, heads, head_dim]; kv [blocks, block_size, 2, kv_heads, head_dim]; the result
     is like queries. Query i of a row sees the tokens up to its own, with a `window` only the last
     `window` of them. Heads are grouped: head h reads KV head h // (heads / kv_heads).
     """
     out = queries.new_empty(queries.shape)
-    group = queries.shape[1] // kv.shape[1]
+    group = queries.shape[1] // kv.shape[3]
     first = 0
     for table, query_len, seq_len in zip(
         batch.tables, batch.query_lens, batch.seq_lens, strict=True
     ):
-        keys, values = kv[:, :, table].flatten(2, 3)[:, :, :seq_len].float()
+        keys, values = kv[table].flatten(0, 1)[:seq_len].float().permute(1, 2, 0, 3)
         for i in range(query_len):
             seen = seq_len - query_len + i + 1
             start = 0 if window is None else max(0, seen - window)

@@ -39,19 +39,18 @@ def _decode(
     queries: torch.Tensor, kv: torch.Tensor, batch: AttentionBatch, scale: float, window: int | None
 ) -> torch.Tensor:
     rows, heads, dim = queries.shape
-    kv_heads = kv.shape[1]
+    kv_heads = kv.shape[3]
     if rows == 1:  # nothing is padded: cut instead of masking
         end = batch.seq_lens[0]
         start = 0 if window is None else max(0, end - window)
-        keys, values = _tokens_of(kv, batch, 0)[..., start:end, :]
-        mask = None
+        tokens, mask = _tokens_of(kv, batch, 0)[start:end].unsqueeze(0), None
     else:
-        gathered = _gather(kv, batch.block_tables.reshape(-1))
-        keys, values = gathered.view(2, kv_heads, rows, -1, dim)
+        tokens = kv.index_select(0, batch.block_tables.view(-1)).view(rows, -1, *kv.shape[2:])
         mask = _decode_mask(batch, window, queries.dtype)
-    grouped = queries.view(rows, kv_heads, heads // kv_heads, dim).transpose(0, 1)
+    keys, values = tokens.permute(2, 0, 3, 1, 4)  # each [rows, kv_heads, tokens, dim]
+    grouped = queries.view(rows, kv_heads, heads // kv_heads, dim)
     out = F.scaled_dot_product_attention(grouped, keys, values, attn_mask=mask, scale=scale)
-    return out.transpose(0, 1).reshape(rows, heads, dim)
+    return out.reshape(rows, heads, dim)
 
 
 def _prefill(
@@ -63,8 +62,8 @@ def _prefill(
     window: int | None,
 ) -> torch.Tensor:
     length, heads, dim = queries.shape
-    kv_heads, seq_len = kv.shape[1], batch.seq_lens[row]
-    keys, values = _tokens_of(kv, batch, row)[..., :seq_len, :]
+    kv_heads, seq_len = kv.shape[3], batch.seq_lens[row]
+    keys, values = _tokens_of(kv, batch, row)[:seq_len].permute(1, 2, 0, 3).unsqueeze(2)
     group = heads // kv_heads
     grouped = queries.view(length, kv_heads, group, dim).permute(1, 2, 0, 3)
     is_whole = length == seq_len and (window is None or window >= seq_len)
@@ -81,20 +80,14 @@ def _prefill(
 
 
 def _tokens_of(kv: torch.Tensor, batch: AttentionBatch, row: int) -> torch.Tensor:
-    """Return [2, kv_heads, 1, tokens, head_dim] of a row's blocks; a view where they are a run."""
+    """Return [tokens, 2, kv_heads, head_dim] of a row's blocks; a view where they are a run."""
     run = batch.runs[row]
-    if run is None:
-        return _gather(kv, batch.tables[row]).view(2, kv.shape[1], 1, -1, kv.shape[4])
-    return kv[:, :, run.start : run.stop].flatten(2, 3).unsqueeze(2)
-
-
-def _gather(kv: torch.Tensor, blocks: torch.Tensor) -> torch.Tensor:
-    """Return [2, kv_heads, blocks, block_size × head_dim] of `blocks` in their order."""
-    return kv.view(2, kv.shape[1], kv.shape[2], -1).index_select(2, blocks)
+    blocks = kv.index_select(0, batch.tables[row]) if run is None else kv[run.start : run.stop]
+    return blocks.flatten(0, 1)
 
 
 def _decode_mask(batch: AttentionBatch, window: int | None, dtype: torch.dtype) -> torch.Tensor:
-    """Return an additive mask [1, rows, 1, widest × block_size], made once a step."""
+    """Return an additive mask [rows, 1, 1, widest × block_size], made once a step."""
     key = ("decode mask", window, dtype)
     if key not in batch.shared:
         ends = torch.tensor(batch.seq_lens[: batch.num_decodes]).unsqueeze(1)
@@ -103,7 +96,7 @@ def _decode_mask(batch: AttentionBatch, window: int | None, dtype: torch.dtype) 
         if window is not None:
             hidden |= position < ends - window
         mask = torch.zeros(hidden.shape, dtype=dtype).masked_fill_(hidden, float("-inf"))
-        batch.shared[key] = mask[None, :, None, :]
+        batch.shared[key] = mask[:, None, None, :]
     mask = batch.shared[key]
     assert isinstance(mask, torch.Tensor)
     return mask
