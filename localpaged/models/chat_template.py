@@ -14,6 +14,7 @@ from typing import Any
 
 import jinja2
 import jinja2.ext
+import jinja2.utils
 from jinja2 import nodes
 from jinja2.exceptions import SecurityError
 from jinja2.parser import Parser
@@ -126,6 +127,15 @@ class _Dict:
         return dict(*pairs, **entries)
 
 
+class _Namespace(jinja2.utils.Namespace):
+    """The `namespace` of templates: takes no names that reach into Python."""
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        if name.startswith("_"):
+            raise SecurityError(f"it sets the attribute {name}")
+        super().__setitem__(name, value)
+
+
 class _GenerationBlock(jinja2.ext.Extension):
     """Accepts `{% generation %}`, by which training tools find answers; renders its body."""
 
@@ -147,6 +157,7 @@ def _environment() -> ImmutableSandboxedEnvironment:
     environment.globals["raise_exception"] = _raise_exception
     environment.globals["strftime_now"] = _strftime_now
     environment.globals["dict"] = _Dict()
+    environment.globals["namespace"] = _Namespace
     return environment
 
 

@@ -12,6 +12,7 @@ from tokenizers import Tokenizer, models
 
 from localpaged.models.tokenizer_data import TokenizerData
 
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _SPACE_PIECE = "\u2581"
 _BYTE_PIECE = re.compile(r"<0x([0-9A-Fa-f]{2})>")
 
@@ -25,9 +26,14 @@ class TextTokenizer:
         self._later = _without_first_space(self._first, data.text_tokenizer)
 
     def encode(self, text: str, *, is_first: bool = True) -> list[int]:
-        """Return the ids of `text`; only a conversation's first text may gain a leading space."""
+        """Return the ids of `text`; only a conversation's first text may gain a leading space.
+
+        Half characters (lone surrogates), which no model can read, become replacement marks.
+        """
         if not text:
             return []
+        if _SURROGATE.search(text):
+            text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
         tokenizer = self._first if is_first else self._later
         ids: list[int] = tokenizer.encode(text, add_special_tokens=False).ids
         return ids

@@ -2,11 +2,12 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from localpaged.models.catalogue import DEFAULT_MODEL
+from localpaged.models.open_model import open_model
 from localpaged.models.registry import owned_path
 from testkit.tiny_model import FAMILIES, save_tiny_model
 
@@ -49,3 +50,37 @@ def tiny_folder(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Pat
         return root / family
 
     return folder
+
+
+@pytest.fixture(scope="session")
+def default_model(default_model_file: Path) -> tuple[Any, Any]:
+    """Return the default model's chat format and transformers' tokenizer, made independently."""
+    import transformers
+    from gguf import GGUFReader
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+
+    fields = GGUFReader(default_model_file).fields
+    metadata = {key: field.contents() for key, field in fields.items()}
+    tokens = metadata["tokenizer.ggml.tokens"]
+    merges = [tuple(merge.split(" ")) for merge in metadata["tokenizer.ggml.merges"]]
+    tokenizer = Tokenizer(models.BPE({token: id_ for id_, token in enumerate(tokens)}, merges))
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Digits(individual_digits=True),
+            pre_tokenizers.ByteLevel(add_prefix_space=False),
+        ]
+    )
+    tokenizer.decoder = decoders.ByteLevel()
+    types = metadata["tokenizer.ggml.token_type"]
+    tokenizer.add_special_tokens([tokens[id_] for id_, kind in enumerate(types) if kind == 3])
+    reference = transformers.PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        bos_token=tokens[metadata["tokenizer.ggml.bos_token_id"]],
+        eos_token=tokens[metadata["tokenizer.ggml.eos_token_id"]],
+        chat_template=metadata["tokenizer.chat_template"],
+        clean_up_tokenization_spaces=False,
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("LOCALPAGED_HOME", str(default_model_file.parent / "no-home"))
+        chat = open_model(default_model_file).chat
+    return chat, reference
