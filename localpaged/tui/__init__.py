@@ -1,0 +1,1 @@
+"""The terminal UI: reads chat events and engine snapshots, never engine internals."""

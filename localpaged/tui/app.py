@@ -1,0 +1,184 @@
+"""The application: owns the screens, the pace, what is told to the user. No logic of chats."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import signal
+import sys
+import webbrowser
+from time import monotonic
+from typing import ClassVar
+
+from textual.app import App
+from textual.binding import BindingType
+
+from localpaged.chat.service import ChatService
+from localpaged.errors import LocalPagedError
+from localpaged.plain_text import visible
+from localpaged.tui import clipboard
+from localpaged.tui.bridge import EventBridge
+from localpaged.tui.commands import Commands
+from localpaged.tui.coordinator import Coordinator
+from localpaged.tui.figures import grouped
+from localpaged.tui.glyphs import UNICODE, Glyphs
+from localpaged.tui.legacy_keys import teach_alt_enter
+from localpaged.tui.screens.chat import ChatScreen
+from localpaged.tui.screens.confirm import ConfirmScreen
+from localpaged.tui.theme import DARK, LIGHT, themes
+from localpaged.tui.workspace import Workspace
+
+
+class LocalPagedApp(App[None]):
+    """One app over one ChatService, which it neither makes nor closes. UI thread only."""
+
+    TITLE = "localpaged"
+    ENABLE_COMMAND_PALETTE = False
+    CSS_PATH: ClassVar = ["styles/app.tcss", "styles/dialogs.tcss"]
+    BINDINGS: ClassVar[list[BindingType]] = []
+
+    def __init__(
+        self,
+        service: ChatService,
+        *,
+        glyphs: Glyphs = UNICODE,
+        bridge: EventBridge | None = None,
+    ) -> None:
+        """`bridge`, when given, is subscribed already: it has what happened before the app was."""
+        super().__init__()
+        if bridge is None:
+            bridge = EventBridge()
+            service.subscribe(bridge.put)
+        self._bridge = bridge
+        self.is_opened = False
+        self.service = service
+        self.workspace = Workspace(service, clock_s=monotonic)
+        self.chat = ChatScreen(self.workspace, glyphs)
+        self.commands = self.chat.commands = Commands(self, self.chat)
+        self._coordinator = Coordinator(self._beat)
+        for theme in themes():
+            self.register_theme(theme)
+
+    def get_theme_variable_defaults(self) -> dict[str, str]:
+        """Colours of our own that any theme may leave out."""
+        return themes()[0].variables
+
+    async def on_mount(self) -> None:
+        """Show the chats at once; the model may take its time."""
+        teach_alt_enter()
+        self.theme = DARK
+        loop = asyncio.get_running_loop()
+        await self.push_screen(self.chat)
+        self.call_after_refresh(self._open_latest)
+        if not self.is_headless:
+            for name in (signal.SIGTERM, signal.SIGHUP):
+                loop.add_signal_handler(name, self.exit)
+        self._bridge.connect(loop, self._coordinator.wake)
+        self.run_worker(self._coordinator.run(), name="coordinator", exit_on_error=True)
+
+    def on_unmount(self) -> None:
+        """Events that still come are for nobody."""
+        self._bridge.close()
+
+    def _open_latest(self) -> None:
+        try:
+            self.workspace.refresh()
+            if self.workspace.sessions:
+                self.workspace.open(self.workspace.sessions[0])
+        except LocalPagedError as error:
+            self.tell_error(error)
+        self.chat.show_current()
+        self.is_opened = True
+        # what is alive now stays: the collector need not look at it again
+        gc.freeze()
+
+    def _beat(self) -> bool:
+        """One beat: take events, draw, save what is due."""
+        if not self.chat.is_mounted:
+            return True
+        changes = self.workspace.take(self._bridge.drain())
+        try:
+            if changes.has_ended:
+                self.workspace.refresh()
+            is_moving = self.chat.flush(self.service.snapshot(), changes)
+            self.commands.keep_draft_if_due()
+            return self.workspace.note_unopened() or is_moving
+        except LocalPagedError as error:
+            self.tell_error(error)
+            return False
+
+    # what is told to the user
+
+    def tell(self, text: str, *, is_error: bool = False, for_s: float = 4.0) -> None:
+        """A short message in a corner, shown literally."""
+        self.notify(
+            visible(text),
+            severity="error" if is_error else "information",
+            timeout=for_s,
+            markup=False,
+        )
+
+    def tell_error(self, error: LocalPagedError) -> None:
+        """What went wrong and what to do about it."""
+        text = f"{error.message}\n{error.hint}" if error.hint else error.message
+        self.notify(visible(text, multiline=True), severity="error", timeout=8.0, markup=False)
+
+    def copy_text(self, text: str, what: str) -> None:
+        """Copy, and say what and how much."""
+        if clipboard.copy(self, text):
+            self.tell(f"Copied the {what}, {grouped(len(text))} characters")
+        else:
+            self.tell(f"The {what} is too long for the terminal's clipboard.", is_error=True)
+
+    def open_address(self, address: str) -> None:
+        """Open a web address on the desktop; without one, copy it."""
+        has_desktop = sys.platform == "darwin" or any(
+            name in os.environ for name in ("DISPLAY", "WAYLAND_DISPLAY", "WSL_DISTRO_NAME")
+        )
+        # without a desktop Python would start a browser inside this very terminal
+        if not (has_desktop and webbrowser.open(address)):
+            self.copy_text(address, "address")
+
+    # the application's own actions
+
+    def toggle_theme(self) -> None:
+        """Dark or light."""
+        self.theme = LIGHT if self.theme == DARK else DARK
+
+    def ask_to_quit(self) -> None:
+        """Quit; while answers run only when the user says so again."""
+        running = len(self.workspace.running)
+        if not running:
+            self._leave()
+            return
+        is_one = running == 1
+
+        def answered(is_yes: bool | None) -> None:
+            if is_yes:
+                self._leave()
+
+        self.push_screen(
+            ConfirmScreen(
+                "An answer is still running" if is_one else f"{running} answers are still running",
+                f"Quitting stops {'it' if is_one else 'them'}. "
+                "The text so far is kept and can be continued.",
+                yes="Quit",
+                no="Stay",
+            ),
+            answered,
+        )
+
+    async def action_quit(self) -> None:
+        """The quit key, wherever it is pressed."""
+        if self.screen is self.chat:
+            self.ask_to_quit()
+
+    def action_help_quit(self) -> None:
+        """Leave a dialog with the key that leaves everything."""
+        if self.screen is not self.chat:
+            self.screen.dismiss()
+
+    def _leave(self) -> None:
+        self.commands.keep_draft()
+        self.exit()

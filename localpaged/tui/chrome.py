@@ -1,0 +1,163 @@
+"""What the lines around the transcript say, as runs: made from models, drawn by widgets."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from localpaged.engine.events import LoadEvent
+from localpaged.engine.snapshot import EngineSnapshot
+from localpaged.errors import LocalPagedError
+from localpaged.plain_text import visible
+from localpaged.tui.figures import byte_size, compact, grouped, percent
+from localpaged.tui.glyphs import Glyphs
+from localpaged.tui.keys import ACTIONS
+from localpaged.tui.markdown.line import STRONG, Line, Role, Run, indent
+from localpaged.tui.markdown.wrap import wrap_runs
+from localpaged.tui.paint import cells_of
+from localpaged.tui.session import SessionModel
+from localpaged.tui.transcript.status import Moment, spinner
+from localpaged.tui.widgets.kv_bar import kv_runs
+from localpaged.tui.workspace import EngineStatus
+
+PRODUCT = "localpaged"
+LOAD_BAR_CELLS = 16
+CONTEXT_WARNING, CONTEXT_ALARM = 0.75, 0.90
+
+
+def model_runs(engine: EngineStatus, glyphs: Glyphs) -> list[Run]:
+    """The product and the model that answers."""
+    runs = [Run(PRODUCT, Role.ACCENT, STRONG)]
+    if engine.failure is not None:
+        return [*runs, Run("  no model", Role.ERROR)]
+    if engine.ready is None:
+        return [*runs, Run("  loading the model", Role.DIM)]
+    ready = engine.ready
+    details = f" {glyphs.dot} ".join(visible(part) for part in (ready.device, ready.dtype) if part)
+    return [
+        *runs,
+        Run(f"  {visible(ready.model_name)}", Role.TEXT),
+        Run(f"  {details}", Role.FAINT),
+    ]
+
+
+def top_runs(
+    engine: EngineStatus, snapshot: EngineSnapshot, glyphs: Glyphs, cells: int
+) -> tuple[list[Run], list[Run]]:
+    """The top line: model at the left, KV pool at the right."""
+    left = model_runs(engine, glyphs)
+    if engine.ready is None or engine.failure is not None:
+        return left, []
+    # the model's name may shrink to make room for the pool, but not away
+    return left, kv_runs(snapshot, glyphs, max(cells - cells_of(left) - 2, cells // 2))
+
+
+def title_runs(
+    session: SessionModel, engine: EngineStatus, *, position: tuple[int, int] | None
+) -> tuple[list[Run], list[Run]]:
+    """The chat's title, its place among the chats where no list shows it, its context."""
+    left = [Run(visible(session.title), Role.TEXT, STRONG)]
+    if position is not None:
+        left.insert(0, Run(f"{position[0]}/{position[1]}  ", Role.FAINT))
+    return left, context_runs(session, engine)
+
+
+def context_runs(session: SessionModel, engine: EngineStatus) -> list[Run]:
+    """How much of the model's context the chat fills."""
+    answer = session.last_answer
+    limit = engine.ready.context_length if engine.ready is not None else 0
+    if answer is None or not limit:
+        return []
+    if answer.usage is not None:
+        used = answer.usage.prompt_tokens + answer.usage.completion_tokens
+    elif answer.prefill is not None:
+        used = answer.prefill.prompt_tokens + answer.token_count
+    else:
+        return []
+    share = used / limit
+    role = Role.DIM
+    if share >= CONTEXT_WARNING:
+        role = Role.ERROR if share >= CONTEXT_ALARM else Role.WARNING
+    return [Run(f"context {compact(used)} of {compact(limit)}  {percent(used, limit)}", role)]
+
+
+def load_runs(stage: LoadEvent | None, glyphs: Glyphs, frame: int) -> list[Run]:
+    """The stage of loading, with bytes or counts where it has any."""
+    runs = [Run(f"{spinner(glyphs, frame)} ", Role.ACCENT)]
+    if stage is None:
+        return [*runs, Run("starting the engine", Role.DIM)]
+    runs.append(Run(visible(stage.stage), Role.DIM))
+    if stage.total:
+        done = min(LOAD_BAR_CELLS, stage.done * LOAD_BAR_CELLS // stage.total)
+        runs += [
+            Run("  "),
+            Run(glyphs.bar_held * done, Role.ACCENT),
+            Run(glyphs.bar_free * (LOAD_BAR_CELLS - done), Role.FAINT),
+        ]
+    return [*runs, Run(f"  {_amount(stage)}".rstrip(), Role.DIM)]
+
+
+def state_runs(
+    engine: EngineStatus, others: Sequence[SessionModel], glyphs: Glyphs, moment: Moment
+) -> list[Run]:
+    """The line above the prompt: loading, trouble with saving, what runs elsewhere."""
+    if engine.ready is None and engine.failure is None:
+        return load_runs(engine.stage, glyphs, moment.frame)
+    if engine.saving_failure is not None:
+        return [
+            Run(f"{glyphs.error} ", Role.WARNING),
+            Run(f"Not saved at the moment: {visible(engine.saving_failure.message)}", Role.WARNING),
+        ]
+    if others:
+        chats = "1 other chat" if len(others) == 1 else f"{len(others)} other chats"
+        return [
+            Run(f"{spinner(glyphs, moment.frame)} ", Role.ACCENT),
+            Run(f"{chats} generating", Role.DIM),
+        ]
+    return []
+
+
+def below_runs(unseen_lines: int | None, glyphs: Glyphs) -> list[Run]:
+    """How much lies below the view; nothing while the newest line is followed."""
+    if unseen_lines is None:
+        return []
+    lines = "1 line" if unseen_lines == 1 else f"{grouped(unseen_lines)} lines"
+    return [Run(f"{glyphs.newer} {lines} below ", Role.ACCENT), Run("^End", Role.DIM)]
+
+
+def failure_lines(error: LocalPagedError, glyphs: Glyphs, cells: int) -> list[Line]:
+    """Message and hint of what left the app without a model."""
+    room = max(1, cells - 2)
+    message = wrap_runs([Run(visible(error.message), Role.ERROR)], room)
+    hint = wrap_runs([Run(visible(error.hint), Role.DIM)], room) if error.hint else []
+    return indent([*message, *hint], Run(f"{glyphs.error} ", Role.ERROR, STRONG), Run("  "))
+
+
+def hint_runs(*, is_running: bool, cells: int) -> tuple[list[Run], list[Run]]:
+    """The bottom line: the keys that matter most, as many as fit."""
+    left: list[Run] = []
+    for action in ACTIONS:
+        if not action.footer or (action.id == "stop" and not is_running):
+            continue
+        item = [Run(action.shown, Role.TEXT), Run(f" {action.footer}   ", Role.FAINT)]
+        if cells_of([*left, *item]) <= cells:
+            left += item
+    return left, []
+
+
+def placeholder(engine: EngineStatus, session: SessionModel) -> str:
+    """What the empty prompt says."""
+    if engine.failure is not None:
+        return "There is no model to answer; what you write is kept"
+    if engine.ready is None:
+        return "Write already: it is answered as soon as the model is loaded"
+    if session.open_answer is not None:
+        return "Write the next message: it waits for this answer"
+    return "Ask anything"
+
+
+def _amount(stage: LoadEvent) -> str:
+    if not stage.total:
+        return ""
+    if stage.unit == "bytes":
+        return f"{byte_size(stage.done)} of {byte_size(stage.total)}"
+    return f"{grouped(stage.done)} of {grouped(stage.total)} {visible(stage.unit)}".rstrip()

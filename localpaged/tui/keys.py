@@ -1,0 +1,77 @@
+"""The one table of what the user can do: keys, palette, slash commands and help come from it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from textual.binding import Binding
+
+WRITING = "Writing"
+CHATS = "Chats"
+ANSWERS = "Answers"
+IN_LIST = "In the list of chats"
+IN_TRANSCRIPT = "In the transcript"
+APP = "Application"
+GROUPS = (WRITING, CHATS, ANSWERS, IN_LIST, IN_TRANSCRIPT, APP)
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """One thing the user can do.
+
+    `keys` are Textual's names, bound on the chat screen. Without them the widget that has the
+    focus handles the key. `shown` is how help and footer write it. What has a `slash` name is a
+    command: it is in the palette and works as `/name`.
+    """
+
+    id: str
+    label: str
+    group: str
+    shown: str
+    keys: str = ""
+    slash: str = ""
+    footer: str = ""
+
+    @property
+    def binding(self) -> Binding:
+        """The action as a Textual binding that works while the prompt has the focus."""
+        return Binding(
+            self.keys, f"do('{self.id}')", self.label, id=self.id, show=False, priority=True
+        )
+
+
+ACTIONS = (
+    Action("send", "Send the message", WRITING, "Enter", footer="send"),
+    Action("newline", "New line", WRITING, "Shift+Enter ^J Alt+Enter"),
+    Action("history", "Messages you sent before", WRITING, "Up Down"),
+    Action("leave", "Copy, or stop, or clear, or quit", WRITING, "^C", "ctrl+c"),
+    Action("focus", "Prompt, transcript, list", WRITING, "Tab"),
+    Action("new_chat", "New chat", CHATS, "^N", "ctrl+n", "new", footer="new"),
+    Action("switch_chat", "Go to a chat", CHATS, "^S", "ctrl+s", "chats", footer="chats"),
+    Action("previous_chat", "Chat above", CHATS, "Alt+Left", "alt+left,ctrl+shift+tab", "previous"),
+    Action("next_chat", "Chat below", CHATS, "Alt+Right", "alt+right,ctrl+tab", "next"),
+    Action("number", "Chat by its place in the list", CHATS, "Alt+1 to Alt+9"),
+    Action("sidebar", "List of chats", CHATS, "^B", "ctrl+b", "list"),
+    Action("undo", "Bring a deleted chat back", CHATS, "^Z", slash="undo"),
+    Action("stop", "Stop the answer, keep its text", ANSWERS, "Esc", "escape", "stop", "stop"),
+    Action("resume", "Continue a stopped answer", ANSWERS, "F5", "f5", "continue"),
+    Action("newest", "Newest line", ANSWERS, "^End", "ctrl+end", "end"),
+    Action("pages", "Scroll", ANSWERS, "PgUp PgDn"),
+    Action("open", "Open the chat", IN_LIST, "Enter"),
+    Action("rename", "Rename the chat", IN_LIST, "r", slash="rename"),
+    Action("delete", "Delete the chat", IN_LIST, "d", slash="delete"),
+    Action("messages", "Message by message", IN_TRANSCRIPT, "j k"),
+    Action("copy", "Copy the answer", IN_TRANSCRIPT, "y", slash="copy"),
+    Action("copy_code", "Copy the last code block", IN_TRANSCRIPT, "Y", slash="code"),
+    Action("palette", "All commands", APP, "^P", "ctrl+p", "commands", footer="commands"),
+    Action("help", "Help", APP, "F1", "f1", "help", footer="help"),
+    Action("theme", "Dark or light", APP, "", slash="theme"),
+    Action("quit", "Quit", APP, "^Q", "ctrl+q", "quit"),
+)
+BY_SLASH = {action.slash: action for action in ACTIONS if action.slash}
+
+
+def commands() -> Iterator[Action]:
+    """What palette and slash commands offer."""
+    return iter(BY_SLASH.values())

@@ -1,0 +1,1 @@
+"""Markdown to lines of styled text, incrementally; knows nothing of Textual."""

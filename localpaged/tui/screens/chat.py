@@ -1,0 +1,238 @@
+"""The chat screen: lays out its parts, feeds them from the workspace, passes on what they ask."""
+
+from __future__ import annotations
+
+from time import monotonic, time
+from typing import TYPE_CHECKING, ClassVar
+
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal, Vertical
+from textual.content import Content
+from textual.screen import Screen
+from textual.widgets import Static, TextArea
+
+from localpaged.engine.snapshot import EngineSnapshot
+from localpaged.tui import chrome
+from localpaged.tui.glyphs import Glyphs
+from localpaged.tui.keys import ACTIONS
+from localpaged.tui.paint import content_of
+from localpaged.tui.session import Question
+from localpaged.tui.transcript.status import Moment
+from localpaged.tui.widgets.prompt import Prompt
+from localpaged.tui.widgets.sidebar import Sidebar
+from localpaged.tui.widgets.status_line import StatusLine
+from localpaged.tui.widgets.transcript import Transcript
+from localpaged.tui.workspace import Changes, Workspace
+
+if TYPE_CHECKING:
+    from textual import events
+
+    from localpaged.tui.commands import Commands
+
+NARROW_COLUMNS = 80
+DOCKED_COLUMNS = 120
+FULL_ROWS = 24
+TINY_ROWS = 16
+
+
+class ChatScreen(Screen[None]):
+    """One chat at a time over the workspace's many. UI thread only.
+
+    Invariant: transcript, title and prompt belong to `workspace.current`.
+    """
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        *(action.binding for action in ACTIONS if action.keys),
+        Binding("ctrl+z", "undo", show=False, priority=True),
+        *(Binding(f"alt+{n}", f"number({n})", show=False, priority=True) for n in range(1, 10)),
+    ]
+    AUTO_FOCUS = "Prompt"
+
+    commands: Commands
+
+    def __init__(self, workspace: Workspace, glyphs: Glyphs) -> None:
+        super().__init__()
+        self.workspace = workspace
+        self._snapshot = EngineSnapshot()
+        self.glyphs = glyphs
+        self._frame = 0
+        self._unseen_lines: int | None = None
+
+    def compose(self) -> ComposeResult:
+        """Top line, list and chat side by side, keys at the bottom."""
+        yield StatusLine(id="top")
+        with Horizontal(id="body"):
+            yield Sidebar(self.glyphs, id="sidebar")
+            with Vertical(id="main"):
+                yield StatusLine(id="title")
+                yield Transcript(self.glyphs, id="transcript")
+                with Vertical(id="foot"):
+                    yield Static(id="failure")
+                    yield StatusLine(id="state")
+                    with Horizontal(id="prompt-row"):
+                        yield Static(Content(self.glyphs.prompt), id="prompt-sign")
+                        yield Prompt(id="prompt")
+        yield StatusLine(id="hints")
+
+    # drawing
+
+    def flush(self, snapshot: EngineSnapshot, changes: Changes) -> bool:
+        """Draw what changed; return whether something moves by itself."""
+        self._frame += 1
+        self._snapshot = snapshot
+        moment = self.moment
+        engine = self.workspace.engine
+        current = self.workspace.current
+        if current.id in changes.chat_ids or current.open_answer is not None:
+            self.query_one(Transcript).advance(moment)
+        if changes.is_engine:
+            self._show_failure()
+        self.redraw()
+        is_loading = engine.ready is None and engine.failure is None
+        return is_loading or bool(self.workspace.running)
+
+    @property
+    def moment(self) -> Moment:
+        """Now, as status lines need it."""
+        return Moment(monotonic(), self._frame, self.workspace.engine.ready is not None)
+
+    def show_current(self) -> None:
+        """Show the workspace's current chat: transcript, prompt, title."""
+        session = self.workspace.current
+        self.query_one(Transcript).show(session, self.moment)
+        prompt = self.query_one(Prompt)
+        prompt.load(session.draft)
+        prompt.remember([e.text for e in session.entries if isinstance(e, Question)])
+        self._show_failure()
+        self.redraw()
+
+    def redraw(self) -> None:
+        """Draw every line around the transcript anew."""
+        workspace, glyphs, moment = self.workspace, self.glyphs, self.moment
+        engine, current = workspace.engine, workspace.current
+        top = self.query_one("#top", StatusLine)
+        top.set(*chrome.top_runs(engine, self._snapshot, glyphs, top.content_size.width))
+        listed = workspace.listed
+        position = None
+        sidebar = self.query_one(Sidebar)
+        if not sidebar.display:
+            position = (listed.index(current) + 1, len(listed))
+        self.query_one("#title", StatusLine).set(
+            *chrome.title_runs(current, engine, position=position)
+        )
+        others = [s for s in workspace.running if s is not current]
+        self.query_one("#state", StatusLine).set(
+            chrome.state_runs(engine, others, glyphs, moment),
+            chrome.below_runs(self._unseen_lines, glyphs),
+        )
+        hints = self.query_one("#hints", StatusLine)
+        is_running = current.open_answer is not None
+        hints.set(*chrome.hint_runs(is_running=is_running, cells=hints.content_size.width))
+        if sidebar.display:
+            sidebar.show(listed, current, frame=moment.frame, now=time())
+        self.query_one(Prompt).say(chrome.placeholder(engine, current))
+
+    def _show_failure(self) -> None:
+        failure = self.workspace.engine.failure
+        box = self.query_one("#failure", Static)
+        box.display = failure is not None
+        if failure is not None:
+            cells = self.query_one("#foot").content_size.width
+            lines = chrome.failure_lines(failure, self.glyphs, cells)
+            box.update(Content("\n").join([content_of(line.prefix + line.runs) for line in lines]))
+
+    # size
+
+    def on_resize(self, event: events.Resize) -> None:
+        """List beside, over or without the chat; the least needed lines go first."""
+        width, height = event.size
+        self.set_class(width >= DOCKED_COLUMNS, "-docked")
+        self.set_class(NARROW_COLUMNS <= width < DOCKED_COLUMNS, "-overlay")
+        self.set_class(width < NARROW_COLUMNS, "-narrow")
+        self.set_class(height < FULL_ROWS, "-short")
+        self.set_class(height < TINY_ROWS, "-tiny")
+        self.call_after_refresh(self._align)
+
+    def _align(self) -> None:
+        """Title, state and prompt stand in the transcript's column."""
+        transcript = self.query_one(Transcript)
+        for selector in ("#title", "#foot"):
+            # the scrollbar takes one cell at the right
+            padding = (0, transcript.margin + 1, 0, transcript.margin)
+            self.query_one(selector).styles.padding = padding
+        self.redraw()
+        self.call_after_refresh(self._show_failure)
+
+    # what the user does
+
+    def action_do(self, action_id: str) -> None:
+        """Every key of the table comes here."""
+        self.commands.run(action_id)
+
+    def action_number(self, number: int) -> None:
+        """A key for each of the first chats."""
+        self.commands.number(number)
+
+    def action_undo(self) -> None:
+        """The undo key of the prompt, while a deleted chat can be brought back."""
+        self.commands.undo_key()
+
+    # what the parts report
+
+    @on(Prompt.Submitted)
+    def _submit(self, message: Prompt.Submitted) -> None:
+        self.commands.submit(message.text)
+
+    @on(Prompt.PageAsked)
+    def _page(self, message: Prompt.PageAsked) -> None:
+        transcript = self.query_one(Transcript)
+        if message.pages is None:
+            transcript.follow()
+        elif message.pages < 0:
+            transcript.scroll_page_up()
+        else:
+            transcript.scroll_page_down()
+
+    @on(TextArea.Changed)
+    def _typed(self) -> None:
+        self.commands.typed()
+
+    @on(Sidebar.Chosen)
+    def _chosen(self, message: Sidebar.Chosen) -> None:
+        # the requests to rename and delete are kinds of Chosen
+        if type(message) is Sidebar.Chosen:
+            self.commands.go_to(message.session)
+            self.commands.leave_sidebar()
+
+    @on(Sidebar.RenameAsked)
+    def _rename_asked(self, message: Sidebar.RenameAsked) -> None:
+        self.commands.rename(message.session)
+
+    @on(Sidebar.DeleteAsked)
+    def _delete_asked(self, message: Sidebar.DeleteAsked) -> None:
+        self.commands.delete(message.session)
+
+    @on(Transcript.LinkClicked)
+    def _link_clicked(self, message: Transcript.LinkClicked) -> None:
+        self.commands.offer_link(message.href)
+
+    @on(Transcript.CopyAsked)
+    def _copy_asked(self, message: Transcript.CopyAsked) -> None:
+        self.commands.copy_message(message.text, message.what)
+
+    @on(Transcript.Left)
+    def _left(self) -> None:
+        self.query_one(Prompt).focus()
+
+    @on(Transcript.Moved)
+    def _moved(self, message: Transcript.Moved) -> None:
+        self._unseen_lines = None if message.is_following else message.unseen_lines
+        self.redraw()
+
+    def on_click(self, event: events.Click) -> None:
+        """The line below the transcript tells of newer lines: a click goes there."""
+        is_below = event.widget is not None and event.widget.id == "state"
+        if is_below and self._unseen_lines is not None:
+            self.query_one(Transcript).follow()

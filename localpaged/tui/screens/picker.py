@@ -1,0 +1,118 @@
+"""A list to choose from by typing: the command palette and the chat switcher."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from rich.cells import set_cell_size
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical
+from textual.content import Content
+from textual.fuzzy import Matcher
+from textual.screen import ModalScreen
+from textual.widgets import OptionList, Static
+from textual.widgets.option_list import Option
+
+from localpaged.plain_text import visible
+from localpaged.tui.markdown.line import Role, Run
+from localpaged.tui.paint import cells_of, content_of
+from localpaged.tui.widgets.line_input import LineInput
+
+MAX_SHOWN = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One row: what it is called, and a word on it at the right. Both are shown literally."""
+
+    id: str
+    label: str
+    note: str = ""
+
+
+class PickerScreen(ModalScreen[str | None]):
+    """Dismisses with the id of a choice, or None."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "cancel", "Cancel", show=False),
+        Binding("down", "move(1)", "Down", show=False, priority=True),
+        Binding("up", "move(-1)", "Up", show=False, priority=True),
+        Binding("pagedown", "move(8)", "Page down", show=False, priority=True),
+        Binding("pageup", "move(-8)", "Page up", show=False, priority=True),
+    ]
+
+    def __init__(self, choices: Sequence[Choice], *, prompt: str) -> None:
+        super().__init__()
+        self._choices = choices
+        self._shown: list[Choice] = []
+        self._prompt = prompt
+
+    def compose(self) -> ComposeResult:
+        """An input above the list it narrows."""
+        with Vertical(classes="dialog dialog-picker"):
+            yield LineInput(placeholder=self._prompt, compact=True, select_on_focus=False)
+            options = OptionList(compact=True, markup=False)
+            options.can_focus = False
+            yield options
+            yield Static(Content("Nothing matches"), classes="dialog-hint", id="nothing")
+
+    def on_mount(self) -> None:
+        """Everything is offered until something is typed."""
+        self._narrow("")
+
+    def on_resize(self) -> None:
+        """Rows are as wide as the dialog."""
+        self._narrow(self.query_one(LineInput).value)
+
+    def on_input_changed(self, event: LineInput.Changed) -> None:
+        """Typing narrows the list."""
+        self._narrow(event.value)
+
+    def on_input_submitted(self) -> None:
+        """Enter takes the highlighted row."""
+        highlighted = self.query_one(OptionList).highlighted
+        if highlighted is not None:
+            self.dismiss(self._shown[highlighted].id)
+
+    def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
+        """A click takes a row."""
+        self.dismiss(self._shown[event.option_index].id)
+
+    def action_move(self, step: int) -> None:
+        """Move the highlight while the input keeps the focus."""
+        options = self.query_one(OptionList)
+        if self._shown:
+            at = options.highlighted or 0
+            options.highlighted = max(0, min(len(self._shown) - 1, at + step))
+
+    def action_cancel(self) -> None:
+        """Choose nothing."""
+        self.dismiss(None)
+
+    def _narrow(self, typed: str) -> None:
+        self._shown = _matching(self._choices, typed)[:MAX_SHOWN]
+        options = self.query_one(OptionList)
+        width = max(20, options.scrollable_content_region.width - 2)
+        options.clear_options()
+        options.add_options([Option(_row(choice, width)) for choice in self._shown])
+        if self._shown:
+            options.highlighted = 0
+        self.query_one("#nothing").display = not self._shown
+
+
+def _matching(choices: Sequence[Choice], typed: str) -> list[Choice]:
+    if not typed.strip():
+        return list(choices)
+    matcher = Matcher(typed.strip())
+    scored = [(matcher.match(f"{choice.label} {choice.note}"), choice) for choice in choices]
+    return [choice for score, choice in sorted(scored, key=lambda pair: -pair[0]) if score > 0]
+
+
+def _row(choice: Choice, width: int) -> Content:
+    note = Run(visible(choice.note), Role.FAINT)
+    room = max(1, width - cells_of([note]) - 1)
+    label = set_cell_size(visible(choice.label), room)
+    return content_of([Run(label, Role.TEXT), Run(" "), note])

@@ -1,0 +1,254 @@
+"""What the UI knows of one chat: plain values fed by chat events, whether it is shown or not."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+
+from localpaged.chat.events import TurnEnded, TurnPrefill, TurnText
+from localpaged.engine.events import FinishReason, Usage
+from localpaged.store.rows import Chat, Exchange, Turn, TurnStatus
+
+NEW_CHAT_TITLE = "New chat"
+TITLE_CHARS = 60
+BROKEN_OFF = (TurnStatus.STOPPED, TurnStatus.INTERRUPTED, TurnStatus.ERROR)
+
+
+class ChatState(StrEnum):
+    """What the sidebar tells about a chat."""
+
+    IDLE = "idle"
+    QUEUED = "queued"
+    READING = "reading"
+    GENERATING = "generating"
+    UNREAD = "unread"
+    ERROR = "error"
+    INTERRUPTED = "interrupted"
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the engine has something to do for the chat."""
+        return self in (ChatState.QUEUED, ChatState.READING, ChatState.GENERATING)
+
+
+@dataclass(slots=True)
+class Question:
+    """A message that is not an answer: the user's, or the chat's system prompt."""
+
+    text: str
+    is_system: bool = False
+
+
+@dataclass(slots=True)
+class Answer:
+    """One answer, open or final. `text` only grows while it is open."""
+
+    turn: Turn
+    text: str = ""
+    token_count: int = 0
+    prefill: TurnPrefill | None = None
+    usage: Usage | None = None
+    finish_reason: FinishReason | None = None
+    error: str = ""
+    hint: str = ""
+    first_text_at: float | None = None
+    first_token_count: int = 0
+    is_last: bool = True
+
+    @property
+    def status(self) -> TurnStatus:
+        """Where the answer stands."""
+        return self.turn.status
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it may still grow."""
+        return self.turn.status.is_open
+
+    @property
+    def can_continue(self) -> bool:
+        """Whether it is the chat's last answer and ended before its end."""
+        cut = self.finish_reason is FinishReason.LENGTH
+        return self.is_last and (cut or self.status in BROKEN_OFF)
+
+
+Entry = Question | Answer
+
+
+@dataclass(slots=True)
+class Draft:
+    """What is typed but not sent. `pastes` holds the text behind each paste label in `text`."""
+
+    text: str = ""
+    pastes: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def full(self) -> str:
+        """The text as it would be sent."""
+        full = self.text
+        for label, pasted in self.pastes.items():
+            full = full.replace(label, pasted, 1)
+        return full
+
+
+class SessionModel:
+    """One chat. UI thread only.
+
+    Invariant: open answers are the last ones, the oldest of them is the one being made and the
+    others wait behind it. `chat` is None until something is worth saving.
+    """
+
+    def __init__(self, chat: Chat | None = None) -> None:
+        self.chat = chat
+        self.entries: list[Entry] = []
+        self.is_loaded = chat is None
+        self.is_unread = False
+        self.draft = Draft(chat.draft if chat is not None else "")
+        self.saved_draft = self.draft.full
+        self.is_noted = chat is None
+        self.last_status: TurnStatus | None = None
+
+    @property
+    def id(self) -> str:
+        """The chat's id; empty while it is not saved."""
+        return self.chat.id if self.chat is not None else ""
+
+    @property
+    def title(self) -> str:
+        """The chat's title, else the start of its first message."""
+        if self.chat is not None and self.chat.title.strip():
+            return self.chat.title
+        for entry in self.entries:
+            if isinstance(entry, Question) and not entry.is_system and entry.text.strip():
+                return entry.text.strip().splitlines()[0][:TITLE_CHARS]
+        return NEW_CHAT_TITLE
+
+    @property
+    def last_answer(self) -> Answer | None:
+        """The chat's newest answer."""
+        return next((e for e in reversed(self.entries) if isinstance(e, Answer)), None)
+
+    @property
+    def open_answer(self) -> Answer | None:
+        """The answer that is being made; others may wait behind it."""
+        oldest: Answer | None = None
+        for entry in reversed(self.entries):
+            if isinstance(entry, Answer):
+                if not entry.is_open:
+                    break
+                oldest = entry
+        return oldest
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing in it to lose."""
+        return self.is_loaded and not self.entries and not self.draft.full.strip()
+
+    @property
+    def state(self) -> ChatState:
+        """What the sidebar shows."""
+        answer = self.open_answer or self.last_answer
+        status = answer.status if answer is not None else self.last_status
+        if status is TurnStatus.QUEUED:
+            return ChatState.QUEUED
+        if status is TurnStatus.PREFILL:
+            return ChatState.READING
+        if status is TurnStatus.STREAMING:
+            return ChatState.GENERATING
+        if self.is_unread and status is not TurnStatus.ERROR:
+            return ChatState.UNREAD
+        if status is TurnStatus.ERROR:
+            return ChatState.ERROR
+        return ChatState.INTERRUPTED if status is TurnStatus.INTERRUPTED else ChatState.IDLE
+
+    def load(self, exchanges: Sequence[Exchange]) -> None:
+        """Take the saved transcript."""
+        self.entries = [entry for exchange in exchanges if (entry := _entry(exchange)) is not None]
+        for entry in self.entries:
+            if isinstance(entry, Answer):
+                entry.is_last = entry is self.last_answer
+        self.is_loaded = True
+
+    def note_status(self, exchanges: Sequence[Exchange]) -> None:
+        """Remember how the chat's last answer ended, without keeping its transcript."""
+        self.is_noted = True
+        turns = [exchange.turn for exchange in exchanges if exchange.turn is not None]
+        self.last_status = turns[-1].status if turns else None
+
+    def add_sent(self, text: str, turn: Turn) -> None:
+        """Echo a message that was just handed to the service, and open its answer."""
+        if (previous := self.last_answer) is not None:
+            previous.is_last = False
+        self.entries += [Question(text), Answer(turn)]
+
+    def reopen(self, turn: Turn) -> None:
+        """Go on with the last answer under `turn`; its text so far stays."""
+        answer = self.last_answer
+        assert answer is not None, "only an answer can be continued"
+        text = turn.partial_text or answer.text
+        tokens = turn.completion_tokens or 0
+        position = self.entries.index(answer)
+        self.entries[position] = Answer(turn, text, tokens, first_token_count=tokens)
+
+    def answer(self, turn_id: str) -> Answer | None:
+        """The answer that `turn_id` made, looked for from the end."""
+        for entry in reversed(self.entries):
+            if isinstance(entry, Answer) and entry.turn.id == turn_id:
+                return entry
+        return None
+
+    def take(self, event: TurnPrefill | TurnText | TurnEnded, *, now_s: float) -> None:
+        """Apply one event; those of a turn that is not here are ignored."""
+        answer = self.answer(event.turn_id)
+        if answer is None:
+            return
+        if isinstance(event, TurnPrefill):
+            answer.prefill = event
+            answer.turn = replace(answer.turn, status=TurnStatus.PREFILL)
+        elif isinstance(event, TurnText):
+            # what a transcript read in between already had is not taken twice
+            answer.text += event.text[max(0, len(answer.text) - event.offset) :]
+            answer.token_count = event.token_count
+            answer.turn = replace(answer.turn, status=TurnStatus.STREAMING)
+            if answer.first_text_at is None:
+                answer.first_text_at = now_s
+                answer.first_token_count = event.token_count
+        else:
+            _end(answer, event)
+
+
+def _end(answer: Answer, event: TurnEnded) -> None:
+    answer.turn = replace(answer.turn, status=event.status)
+    answer.usage = event.usage or answer.usage
+    answer.finish_reason = event.finish_reason
+    if event.usage is not None:
+        answer.token_count = event.usage.completion_tokens
+    if event.error is not None:
+        answer.error, answer.hint = event.error.message, event.error.hint
+
+
+def _entry(exchange: Exchange) -> Entry | None:
+    message, turn = exchange.message, exchange.turn
+    if turn is not None:
+        text = message.text if message is not None else turn.partial_text
+        answer = Answer(turn, text, token_count=turn.completion_tokens or 0, usage=_usage(turn))
+        answer.error = turn.error or ""
+        if turn.finish_reason in set(FinishReason):
+            answer.finish_reason = FinishReason(turn.finish_reason)
+        return answer
+    if message is None:
+        return None
+    return Question(message.text, is_system=message.role == "system")
+
+
+def _usage(turn: Turn) -> Usage | None:
+    if turn.prompt_tokens is None or turn.completion_tokens is None:
+        return None
+    return Usage(
+        prompt_tokens=turn.prompt_tokens,
+        cached_tokens=turn.cached_tokens or 0,
+        completion_tokens=turn.completion_tokens,
+        ttft_s=turn.ttft_s or 0.0,
+        decode_s=turn.decode_s or 0.0,
+    )

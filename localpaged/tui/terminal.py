@@ -1,0 +1,111 @@
+"""Takes the terminal for the UI: nothing else in the process can write on the screen meanwhile.
+
+Native libraries print to file descriptors 1 and 2 whatever Python says. While the UI runs, both
+lead to the log file; the UI has a descriptor of its own.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from localpaged import paths
+from localpaged.chat.service import ChatService
+from localpaged.plain_text import visible
+from localpaged.tui.bridge import EventBridge
+
+NO_TERMINAL_EXIT_CODE = 2
+MAX_LOG_BYTES = 1 << 20
+TAIL_BYTES = 8_192
+TAIL_LINES = 6
+
+
+def run_chat(service: ChatService, *, is_ascii: bool = False) -> int:
+    """Run the chat until the user quits; return the process's exit code.
+
+    Without a terminal it says so and returns NO_TERMINAL_EXIT_CODE. The caller closes `service`.
+    """
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        sys.stderr.write(
+            "localpaged chat needs a terminal. "
+            'For pipes and scripts there is: localpaged ask "your question"\n'
+        )
+        return NO_TERMINAL_EXIT_CODE
+    # the model may be ready or have failed before the UI is there
+    bridge = EventBridge()
+    service.subscribe(bridge.put)
+    log_file = paths.log_file()
+    with taken(log_file):
+        from localpaged.tui.app import LocalPagedApp
+        from localpaged.tui.glyphs import ASCII, UNICODE
+
+        known_bytes = log_file.stat().st_size
+        app = LocalPagedApp(service, glyphs=ASCII if is_ascii else UNICODE, bridge=bridge)
+        app.run()
+        exit_code = app.return_code or 0
+    if exit_code:
+        sys.stderr.write(f"localpaged stopped on an error of its own. Details: {log_file}\n")
+        for line in _tail(log_file, known_bytes):
+            sys.stderr.write(f"  {line}\n")
+    return exit_code
+
+
+@contextmanager
+def taken(log_file: Path) -> Iterator[None]:
+    """Lead descriptors 1 and 2 to `log_file`, and Textual to the terminal; undo it at the end.
+
+    Enter it before anything imports torch. Inside another `taken` it does nothing.
+    """
+    if _is_taken():
+        yield
+        return
+    log_fd = _open_log(log_file)
+    _flush()
+    screen_fd, error_fd = os.dup(1), os.dup(2)
+    # Textual draws on the one and asks the other for the terminal's size
+    kept = sys.__stdout__, sys.__stderr__
+    screen = open(screen_fd, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
+    os.dup2(log_fd, 1)
+    os.dup2(log_fd, 2)
+    sys.__stdout__ = sys.__stderr__ = screen  # type: ignore[misc]
+    try:
+        yield
+    finally:
+        sys.__stdout__, sys.__stderr__ = kept  # type: ignore[misc]
+        _flush()
+        screen.close()
+        os.dup2(screen_fd, 1)
+        os.dup2(error_fd, 2)
+        for fd in (screen_fd, error_fd, log_fd):
+            os.close(fd)
+
+
+def _is_taken() -> bool:
+    return sys.__stderr__ is not None and sys.__stderr__ is sys.__stdout__
+
+
+def _open_log(log_file: Path) -> int:
+    paths.ensure_private_dir(log_file.parent)
+    if log_file.exists() and log_file.stat().st_size > MAX_LOG_BYTES:
+        log_file.replace(log_file.with_suffix(".old.log"))
+    fd = os.open(log_file, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    os.fchmod(fd, 0o600)
+    return fd
+
+
+def _flush() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None:
+            stream.flush()
+
+
+def _tail(log_file: Path, known_bytes: int) -> list[str]:
+    """The last lines written since `known_bytes`, safe to print."""
+    with log_file.open("rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(known_bytes, size - TAIL_BYTES))
+        text = file.read().decode("utf-8", "replace")
+    return [visible(line) for line in text.splitlines() if line.strip()][-TAIL_LINES:]

@@ -1,0 +1,133 @@
+"""The two looks, dark and light: a calm ground, one accent, a colour for each role of text."""
+
+from __future__ import annotations
+
+from textual.theme import Theme
+
+from localpaged.tui.markdown.line import EMPHASIS, STRIKE, STRONG, UNDERLINE, Role
+
+DARK = "localpaged-dark"
+LIGHT = "localpaged-light"
+
+_DARK_ROLES = {
+    Role.TEXT: "#cfd4dd",
+    Role.DIM: "#8a92a2",
+    Role.FAINT: "#575e6d",
+    Role.ACCENT: "#7fb0e8",
+    Role.HEADING: "#a9c8f0",
+    Role.USER: "#eef1f6",
+    Role.CODE_INLINE: "#e3c08d",
+    Role.LINK: "#86b7ea",
+    Role.QUOTE: "#98a0af",
+    Role.RULE: "#3b4250",
+    Role.BULLET: "#7fb0e8",
+    Role.SUCCESS: "#97c28a",
+    Role.WARNING: "#e0b26c",
+    Role.ERROR: "#e88388",
+    Role.CODE: "#c6ccd8",
+    Role.CODE_COMMENT: "#6f7889",
+    Role.CODE_KEYWORD: "#bba2e6",
+    Role.CODE_STRING: "#a3c590",
+    Role.CODE_NUMBER: "#e3b17a",
+    Role.CODE_NAME: "#86b7ea",
+    Role.CODE_TYPE: "#7cc4bd",
+    Role.CODE_LABEL: "#6f7889",
+}
+_LIGHT_ROLES = {
+    Role.TEXT: "#2b3138",
+    Role.DIM: "#5f6875",
+    Role.FAINT: "#8b94a1",
+    Role.ACCENT: "#2563b8",
+    Role.HEADING: "#1d4f96",
+    Role.USER: "#0f1419",
+    Role.CODE_INLINE: "#8a4b08",
+    Role.LINK: "#2563b8",
+    Role.QUOTE: "#5f6875",
+    Role.RULE: "#c9ced6",
+    Role.BULLET: "#2563b8",
+    Role.SUCCESS: "#2f7a3c",
+    Role.WARNING: "#96600b",
+    Role.ERROR: "#b3261e",
+    Role.CODE: "#2b3138",
+    Role.CODE_COMMENT: "#78828f",
+    Role.CODE_KEYWORD: "#7a3fb4",
+    Role.CODE_STRING: "#2f7a3c",
+    Role.CODE_NUMBER: "#a35200",
+    Role.CODE_NAME: "#2563b8",
+    Role.CODE_TYPE: "#0b7a75",
+    Role.CODE_LABEL: "#78828f",
+}
+_MARK_STYLES = (
+    (STRONG, "bold"),
+    (EMPHASIS, "italic"),
+    (STRIKE, "strike"),
+    (UNDERLINE, "underline"),
+)
+
+
+def themes() -> tuple[Theme, Theme]:
+    """The dark and the light theme."""
+    dark = Theme(
+        name=DARK,
+        primary="#7fb0e8",
+        secondary="#5b7ba3",
+        accent="#7fb0e8",
+        warning="#e0b26c",
+        error="#e88388",
+        success="#97c28a",
+        foreground="#cfd4dd",
+        background="#101318",
+        surface="#161a21",
+        panel="#1c212a",
+        dark=True,
+        variables=_variables(_DARK_ROLES, ground="#101318", code="#181d25", selection="#2f4a6b"),
+    )
+    light = Theme(
+        name=LIGHT,
+        primary="#2563b8",
+        secondary="#6f8db5",
+        accent="#2563b8",
+        warning="#96600b",
+        error="#b3261e",
+        success="#2f7a3c",
+        foreground="#2b3138",
+        background="#fcfcfb",
+        surface="#f2f3f5",
+        panel="#e9ebee",
+        dark=False,
+        variables=_variables(_LIGHT_ROLES, ground="#fcfcfb", code="#f2f3f5", selection="#bcd6f5"),
+    )
+    return dark, light
+
+
+def style_of(role: Role, marks: int = 0) -> str:
+    """A role and its marks as a Textual style, with theme variables for the colours."""
+    parts = [name for mark, name in _MARK_STYLES if marks & mark]
+    parts.append(f"$role-{role}")
+    if role.startswith("code") and role is not Role.CODE_INLINE:
+        parts.append("on $code-ground")
+    return " ".join(parts)
+
+
+def _variables(roles: dict[Role, str], *, ground: str, code: str, selection: str) -> dict[str, str]:
+    return {
+        **{f"role-{role}": colour for role, colour in roles.items()},
+        "code-ground": code,
+        "selection-ground": selection,
+        "screen-selection-background": selection,
+        "input-selection-background": selection,
+        "input-cursor-background": roles[Role.ACCENT],
+        "input-cursor-foreground": ground,
+        "block-cursor-background": selection,
+        "block-cursor-foreground": roles[Role.USER],
+        "block-cursor-text-style": "none",
+        "block-cursor-blurred-background": selection,
+        "block-cursor-blurred-foreground": roles[Role.USER],
+        "scrollbar": roles[Role.RULE],
+        "scrollbar-hover": roles[Role.FAINT],
+        "scrollbar-active": roles[Role.DIM],
+        "scrollbar-background": ground,
+        "scrollbar-background-hover": ground,
+        "scrollbar-background-active": ground,
+        "scrollbar-corner-color": ground,
+    }

@@ -1,0 +1,137 @@
+"""The dim line under an answer: how far it is, what it cost, how it ended."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from localpaged.chat.events import TurnPrefill
+from localpaged.engine.events import FinishReason, Usage
+from localpaged.plain_text import visible
+from localpaged.store.rows import TurnStatus
+from localpaged.tui.figures import grouped, rate, seconds
+from localpaged.tui.glyphs import Glyphs
+from localpaged.tui.markdown.line import Role, Run
+from localpaged.tui.session import Answer
+
+READING_BAR_CELLS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """What a status line depends on besides the answer: the clock, the spinner, the model."""
+
+    now_s: float = 0.0
+    frame: int = 0
+    is_model_ready: bool = True
+
+
+def spinner(glyphs: Glyphs, frame: int) -> str:
+    """The spinner's glyph of this frame."""
+    return glyphs.spinner[frame % len(glyphs.spinner)]
+
+
+def status_runs(answer: Answer, glyphs: Glyphs, moment: Moment) -> list[Run]:
+    """One line of runs; empty when there is nothing to tell."""
+    match answer.status:
+        case TurnStatus.QUEUED:
+            waits = "queued" if moment.is_model_ready else "waits for the model"
+            return [Run(f"{glyphs.queued} ", Role.WARNING), Run(waits, Role.DIM)]
+        case TurnStatus.PREFILL:
+            return _reading(answer.prefill, glyphs, moment)
+        case TurnStatus.STREAMING:
+            return _streaming(answer, glyphs, moment)
+        case TurnStatus.DONE:
+            return _ended(answer, glyphs, "", "")
+        case TurnStatus.STOPPED:
+            return _ended(answer, glyphs, glyphs.stopped, "stopped")
+        case TurnStatus.INTERRUPTED:
+            return _ended(answer, glyphs, glyphs.interrupted, "interrupted")
+        case TurnStatus.ERROR:
+            message = visible(answer.error) or "The answer failed."
+            return [
+                Run(f"{glyphs.error} ", Role.ERROR),
+                Run(message, Role.ERROR),
+                *_after_dot(_continue_runs(answer), glyphs),
+            ]
+
+
+def _reading(prefill: TurnPrefill | None, glyphs: Glyphs, moment: Moment) -> list[Run]:
+    runs = [
+        Run(f"{spinner(glyphs, moment.frame)} ", Role.ACCENT),
+        Run("reading the prompt", Role.DIM),
+    ]
+    if prefill is None or not prefill.prompt_tokens:
+        return runs
+    cells = READING_BAR_CELLS
+    cached = prefill.cached_tokens * cells // prefill.prompt_tokens
+    done = max(cached, prefill.computed_tokens * cells // prefill.prompt_tokens)
+    new_total = prefill.prompt_tokens - prefill.cached_tokens
+    new_done = max(0, prefill.computed_tokens - prefill.cached_tokens)
+    return [
+        *runs,
+        Run("  "),
+        Run(glyphs.bar_cached * cached, Role.ACCENT),
+        Run(glyphs.bar_held * (done - cached), Role.ACCENT),
+        Run(glyphs.bar_free * (cells - done), Role.FAINT),
+        Run(
+            f"  {grouped(prefill.cached_tokens)} cached + "
+            f"{grouped(new_done)} of {grouped(new_total)} new",
+            Role.DIM,
+        ),
+    ]
+
+
+def _streaming(answer: Answer, glyphs: Glyphs, moment: Moment) -> list[Run]:
+    parts = [f"{grouped(answer.token_count)} tok"]
+    if answer.first_text_at is not None and moment.now_s > answer.first_text_at:
+        elapsed_s = moment.now_s - answer.first_text_at
+        parts.append(rate((answer.token_count - answer.first_token_count) / elapsed_s))
+    runs = [Run(f"{spinner(glyphs, moment.frame)} ", Role.ACCENT)]
+    return [*runs, *_joined([*parts, *_prompt_parts(answer)], glyphs)]
+
+
+def _ended(answer: Answer, glyphs: Glyphs, glyph: str, word: str) -> list[Run]:
+    parts: list[str] = []
+    if answer.finish_reason is FinishReason.LENGTH:
+        glyph, word = glyphs.stopped, "cut at its length limit"
+    if answer.token_count:
+        parts.append(f"{grouped(answer.token_count)} tok")
+    if answer.usage is not None:
+        parts.extend(_usage_parts(answer.usage))
+    runs = _joined(parts, glyphs)
+    if word:
+        runs = [Run(f"{glyph} {word}", Role.WARNING), *_after_dot(runs, glyphs)]
+    return [*runs, *_after_dot(_continue_runs(answer), glyphs)]
+
+
+def _continue_runs(answer: Answer) -> list[Run]:
+    return [Run("F5 continues", Role.ACCENT)] if answer.can_continue else []
+
+
+def _usage_parts(usage: Usage) -> list[str]:
+    parts = [rate(usage.decode_tokens_per_s)] if usage.decode_s > 0 else []
+    if usage.completion_tokens:
+        parts.append(f"TTFT {seconds(usage.ttft_s)}")
+    parts.append(f"{grouped(usage.cached_tokens)} cached + {grouped(usage.new_tokens)} new")
+    return parts
+
+
+def _prompt_parts(answer: Answer) -> list[str]:
+    prefill = answer.prefill
+    if prefill is None:
+        return []
+    new = prefill.prompt_tokens - prefill.cached_tokens
+    return [f"{grouped(prefill.cached_tokens)} cached + {grouped(new)} new"]
+
+
+def _joined(parts: list[str], glyphs: Glyphs) -> list[Run]:
+    runs: list[Run] = []
+    for part in parts:
+        if runs:
+            runs.append(Run(f" {glyphs.dot} ", Role.FAINT))
+        runs.append(Run(part, Role.DIM))
+    return runs
+
+
+def _after_dot(runs: list[Run], glyphs: Glyphs) -> list[Run]:
+    return [Run(f" {glyphs.dot} ", Role.FAINT), *runs] if runs else []

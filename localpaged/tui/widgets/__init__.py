@@ -1,0 +1,1 @@
+"""Parts of screens. They draw and post messages; they decide nothing."""

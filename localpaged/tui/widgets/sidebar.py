@@ -1,0 +1,249 @@
+"""The list of chats, one row each: state, title, and what is running. Drawn line by line."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
+
+from rich.cells import set_cell_size
+from textual.binding import Binding, BindingType
+from textual.geometry import Size
+from textual.message import Message
+from textual.scroll_view import ScrollView
+from textual.widget import Widget
+
+from localpaged.plain_text import visible
+from localpaged.tui.figures import grouped, percent
+from localpaged.tui.markdown.line import STRONG, Line, Role, Run
+from localpaged.tui.paint import Painter, cells_of
+from localpaged.tui.session import ChatState, SessionModel
+from localpaged.tui.transcript.status import spinner
+
+if TYPE_CHECKING:
+    from textual import events
+    from textual.strip import Strip
+
+    from localpaged.tui.glyphs import Glyphs
+
+DAY_S = 86_400
+
+
+class _Row(NamedTuple):
+    session: SessionModel | None
+    heading: str = ""
+
+
+class Sidebar(ScrollView, can_focus=True):
+    """Shows the sessions it was given last; what is chosen is posted, not done.
+
+    Invariant: `_cursor` indexes `_rows` and is a chat's row, or there is none.
+    """
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("down,j", "move(1)", "Next", show=False),
+        Binding("up,k", "move(-1)", "Previous", show=False),
+        Binding("home,g", "move(-1000000)", "First", show=False),
+        Binding("end,G", "move(1000000)", "Last", show=False),
+        Binding("enter,right,l", "choose", "Open", show=False),
+        Binding("r", "rename", "Rename", show=False),
+        Binding("d,delete", "delete", "Delete", show=False),
+    ]
+    COMPONENT_CLASSES: ClassVar[set[str]] = {"sidebar--cursor"}
+    ALLOW_SELECT = False
+
+    class Chosen(Message):
+        """A chat is to be shown."""
+
+        def __init__(self, session: SessionModel) -> None:
+            super().__init__()
+            self.session = session
+
+    class RenameAsked(Chosen):
+        """A chat is to be renamed."""
+
+    class DeleteAsked(Chosen):
+        """A chat is to be deleted."""
+
+    def __init__(self, glyphs: Glyphs, *, id: str | None = None) -> None:  # noqa: A002
+        super().__init__(id=id)
+        self._glyphs = glyphs
+        self._rows: list[_Row] = []
+        self._current: SessionModel | None = None
+        self._cursor = 0
+        self._frame = 0
+        self._painters: dict[bool, Painter] = {}
+
+    def show(
+        self, sessions: Sequence[SessionModel], current: SessionModel, *, frame: int, now: float
+    ) -> None:
+        """Draw these chats; rows that look as before cost nothing on the terminal."""
+        selected = self._rows[self._cursor].session if self._cursor < len(self._rows) else None
+        has_moved = current is not self._current
+        self._rows = _rows(sessions, now)
+        self._current = current
+        self._frame = frame
+        wanted = current if has_moved or selected is None else selected
+        self._cursor = next(
+            (i for i, row in enumerate(self._rows) if row.session is wanted),
+            next((i for i, row in enumerate(self._rows) if row.session is current), 0),
+        )
+        size = Size(self.size.width, len(self._rows))
+        if size != self.virtual_size:
+            self.set_reactive(Widget.virtual_size, size)
+            self._scroll_update(size)
+        if has_moved:
+            self._reveal()
+        self.refresh()
+
+    def render_line(self, y: int) -> Strip:
+        """Paint one row."""
+        y += round(self.scroll_y)
+        row = self._rows[y] if y < len(self._rows) else None
+        width = self.scrollable_content_region.width
+        is_cursor = self.has_focus and y == self._cursor
+        painter = self._paint(is_cursor=is_cursor and row is not None and row.session is not None)
+        return painter.strip(self._line(row, width), width=width, margin=0, column=width, y=y)
+
+    def notify_style_update(self) -> None:
+        """The theme or a style changed: paint anew."""
+        super().notify_style_update()
+        self._painters.clear()
+
+    def _paint(self, *, is_cursor: bool) -> Painter:
+        painter = self._painters.get(is_cursor)
+        if painter is None:
+            ground = self.get_visual_style(*(["sidebar--cursor"] if is_cursor else []))
+            painter = self._painters[is_cursor] = Painter(ground, ground)
+        return painter
+
+    def _line(self, row: _Row | None, width: int) -> Line:
+        if row is None:
+            return Line()
+        if row.session is None:
+            return Line((), (Run(f" {row.heading}", Role.FAINT),))
+        session = row.session
+        is_current = session is self._current
+        note = _note(session)
+        glyph = self._state_glyph(session, is_current=is_current)
+        room = max(1, width - 3 - (cells_of([note]) + 1 if note.text else 0) - 1)
+        title = visible(session.title)
+        if len(title) > room:
+            title = title[: room - 1] + self._glyphs.ellipsis[:1]
+        role = Role.USER if is_current or session.is_unread else Role.DIM
+        runs = [
+            Run(" "),
+            glyph,
+            Run(" "),
+            Run(set_cell_size(title, room), role, STRONG if is_current else 0),
+        ]
+        if note.text:
+            runs += [Run(" "), note]
+        return Line((), tuple(runs))
+
+    def _state_glyph(self, session: SessionModel, *, is_current: bool) -> Run:
+        glyphs = self._glyphs
+        match session.state:
+            case ChatState.GENERATING | ChatState.READING:
+                return Run(spinner(glyphs, self._frame), Role.ACCENT)
+            case ChatState.QUEUED:
+                return Run(glyphs.queued, Role.WARNING)
+            case ChatState.UNREAD:
+                return Run(glyphs.unread, Role.SUCCESS)
+            case ChatState.ERROR:
+                return Run(glyphs.error, Role.ERROR, STRONG)
+            case ChatState.INTERRUPTED:
+                return Run(glyphs.interrupted, Role.WARNING)
+            case ChatState.IDLE:
+                return Run(glyphs.current if is_current else glyphs.idle, Role.ACCENT)
+
+    # what the user does
+
+    def on_focus(self) -> None:
+        """The cursor shows while the list has the focus."""
+        self.refresh()
+
+    def on_blur(self) -> None:
+        """The cursor shows while the list has the focus."""
+        self.refresh()
+
+    def on_click(self, event: events.Click) -> None:
+        """A click opens the chat under it."""
+        y = event.y + round(self.scroll_y)
+        session = self._rows[y].session if y < len(self._rows) else None
+        if session is not None:
+            self._cursor = y
+            self.post_message(self.Chosen(session))
+
+    def action_move(self, step: int) -> None:
+        """Move the cursor over chats, not over headings."""
+        chats = [i for i, row in enumerate(self._rows) if row.session is not None]
+        if not chats:
+            return
+        at = chats.index(self._cursor) if self._cursor in chats else 0
+        self._cursor = chats[max(0, min(len(chats) - 1, at + step))]
+        self._reveal()
+        self.refresh()
+
+    def action_choose(self) -> None:
+        """Open the chat at the cursor."""
+        if session := self._at_cursor():
+            self.post_message(self.Chosen(session))
+
+    def action_rename(self) -> None:
+        """Rename the chat at the cursor."""
+        if session := self._at_cursor():
+            self.post_message(self.RenameAsked(session))
+
+    def action_delete(self) -> None:
+        """Delete the chat at the cursor."""
+        if session := self._at_cursor():
+            self.post_message(self.DeleteAsked(session))
+
+    def _at_cursor(self) -> SessionModel | None:
+        return self._rows[self._cursor].session if self._cursor < len(self._rows) else None
+
+    def _reveal(self) -> None:
+        height = max(1, self.scrollable_content_region.height)
+        top = round(self.scroll_y)
+        if self._cursor < top:
+            self.scroll_to(y=max(0, self._cursor - 1), animate=False)
+        elif self._cursor >= top + height:
+            self.scroll_to(y=self._cursor - height + 1, animate=False)
+
+
+def _note(session: SessionModel) -> Run:
+    """The few cells at a row's end: how far a running answer is."""
+    answer = session.open_answer
+    if answer is None:
+        return Run("")
+    if session.state is ChatState.READING and answer.prefill is not None:
+        prefill = answer.prefill
+        return Run(percent(prefill.computed_tokens, prefill.prompt_tokens), Role.FAINT)
+    return Run(grouped(answer.token_count) if answer.token_count else "", Role.FAINT)
+
+
+def _rows(sessions: Sequence[SessionModel], now: float) -> list[_Row]:
+    rows: list[_Row] = []
+    heading = ""
+    for session in sessions:
+        age = _age(session, now)
+        if age != heading:
+            if rows:
+                rows.append(_Row(None))
+            rows.append(_Row(None, age))
+            heading = age
+        rows.append(_Row(session))
+    return rows
+
+
+def _age(session: SessionModel, now: float) -> str:
+    if session.chat is None:
+        return "today"
+    today = datetime.fromtimestamp(now).date()
+    days = (today - datetime.fromtimestamp(session.chat.updated_at).date()).days
+    if days <= 0:
+        return "today"
+    if days == 1:
+        return "yesterday"
+    return "this week" if days < 7 else "older"

@@ -1,0 +1,210 @@
+"""Everything the UI shows, without a screen: all chats, the current one, the engine's state."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from localpaged.chat.events import (
+    ChatEvent,
+    ModelFailed,
+    ModelLoading,
+    ModelReady,
+    SavingFailed,
+    SavingRecovered,
+    TurnEnded,
+    TurnPrefill,
+    TurnText,
+)
+from localpaged.chat.service import ChatService
+from localpaged.engine.events import LoadEvent, ReadyEvent
+from localpaged.errors import LocalPagedError
+from localpaged.store.rows import Chat
+from localpaged.tui.session import Draft, SessionModel
+
+SCANNED_CHATS = 40
+
+
+@dataclass(slots=True)
+class EngineStatus:
+    """Where the model stands: loading (`stage`), ready or failed; and whether history is saved."""
+
+    stage: LoadEvent | None = None
+    ready: ReadyEvent | None = None
+    failure: LocalPagedError | None = None
+    saving_failure: LocalPagedError | None = None
+
+
+@dataclass(slots=True)
+class Changes:
+    """What a batch of events touched."""
+
+    chat_ids: set[str] = field(default_factory=set)
+    has_ended: bool = False
+    is_engine: bool = False
+
+
+class Workspace:
+    """The chats in the order of the sidebar, and which one is shown. UI thread only.
+
+    Invariant: `current` is one of `sessions`, or a chat that is not saved yet.
+    """
+
+    def __init__(self, service: ChatService, *, clock_s: Callable[[], float]) -> None:
+        self._service = service
+        self._clock_s = clock_s
+        self.sessions: list[SessionModel] = []
+        self.current = SessionModel()
+        self.engine = EngineStatus()
+
+    @property
+    def listed(self) -> list[SessionModel]:
+        """What the sidebar lists: a chat that is not saved yet first."""
+        is_new = self.current not in self.sessions
+        return [self.current, *self.sessions] if is_new else self.sessions
+
+    @property
+    def running(self) -> list[SessionModel]:
+        """Chats the engine works for."""
+        return [session for session in self.listed if session.state.is_running]
+
+    def find(self, chat_id: str) -> SessionModel | None:
+        """The chat of that id."""
+        return next((session for session in self.sessions if session.id == chat_id), None)
+
+    def refresh(self) -> None:
+        """Take titles and order from the service; what is known of each chat stays."""
+        known = {session.id: session for session in self.sessions}
+        if self.current.id:
+            known.setdefault(self.current.id, self.current)
+        self.sessions = [_renewed(known.get(chat.id), chat) for chat in self._service.chats()]
+
+    def open(self, session: SessionModel) -> None:
+        """Show a chat; its transcript is read when it was not yet."""
+        if not session.is_loaded:
+            session.load(self._service.transcript(session.id))
+        session.is_unread = False
+        self.current = session
+
+    def open_new(self) -> None:
+        """Show an empty chat; it is saved with its first message or draft."""
+        if not (self.current.is_empty and self.current.chat is None):
+            self.current = SessionModel()
+
+    def save_chat(self, session: SessionModel) -> None:
+        """Give a new chat its place in the history."""
+        if session.chat is None:
+            session.chat = self._service.new_chat()
+            self.sessions.insert(0, session)
+
+    def send(self, text: str) -> None:
+        """Send a message in the current chat: saved and answered by the service, echoed here."""
+        session = self.current
+        self.save_chat(session)
+        session.add_sent(text, self._service.send(session.id, text))
+        # sending cleared the draft, named the chat and moved it up
+        session.draft, session.saved_draft = Draft(), ""
+        self.refresh()
+
+    def continue_last(self) -> bool:
+        """Go on with the current chat's last answer; False when it has none to continue."""
+        answer = self.current.last_answer
+        if answer is None or not answer.can_continue:
+            return False
+        self.current.reopen(self._service.continue_turn(answer.turn.id))
+        return True
+
+    def stop(self) -> bool:
+        """Stop the current chat's running answer; False when none runs."""
+        answer = self.current.open_answer
+        if answer is not None:
+            self._service.stop(answer.turn.id)
+        return answer is not None
+
+    def rename(self, session: SessionModel, title: str) -> None:
+        """Give a chat another title."""
+        self.save_chat(session)
+        self._service.rename(session.id, title)
+        self.refresh()
+
+    def delete(self, session: SessionModel) -> None:
+        """Take a chat out of the list and show its neighbour when it was shown."""
+        position = self.sessions.index(session)
+        self._service.delete(session.id)
+        self.sessions.remove(session)
+        if self.current is session:
+            self.current = SessionModel()
+            if self.sessions:
+                self.open(self.sessions[min(position, len(self.sessions) - 1)])
+
+    def restore(self, session: SessionModel) -> None:
+        """Undo `delete`; the chat is shown again."""
+        chat = self._service.restore(session.id)
+        session.chat = chat
+        # a running answer was stopped by the deletion: read what became of it
+        session.is_loaded = False
+        self.sessions.insert(0, session)
+        self.refresh()
+        self.open(session)
+
+    def save_draft(self, session: SessionModel) -> None:
+        """Keep what is typed in a chat, if it is not kept yet."""
+        full = session.draft.full
+        if full == session.saved_draft:
+            return
+        if session.chat is None:
+            self.save_chat(session)
+        self._service.save_draft(session.id, full)
+        session.saved_draft = full
+
+    def note_unopened(self) -> bool:
+        """Learn how one more chat's last answer ended; False when all recent ones are known."""
+        for session in self.sessions[:SCANNED_CHATS]:
+            if not session.is_loaded and not session.is_noted:
+                session.note_status(self._service.transcript(session.id))
+                return True
+        return False
+
+    def take(self, events: Iterable[ChatEvent]) -> Changes:
+        """Apply a batch of events."""
+        changes = Changes()
+        for event in events:
+            if isinstance(event, TurnPrefill | TurnText | TurnEnded):
+                self._take_turn(event, changes)
+            else:
+                self._take_engine(event)
+                changes.is_engine = True
+        return changes
+
+    def _take_turn(self, event: TurnPrefill | TurnText | TurnEnded, changes: Changes) -> None:
+        session = self.find(event.chat_id)
+        if session is None:
+            return
+        session.take(event, now_s=self._clock_s())
+        changes.chat_ids.add(event.chat_id)
+        if isinstance(event, TurnEnded):
+            changes.has_ended = True
+            session.is_unread = session is not self.current
+
+    def _take_engine(self, event: ChatEvent) -> None:
+        engine = self.engine
+        match event:
+            case ModelLoading():
+                engine.stage = event.event
+            case ModelReady():
+                engine.ready, engine.failure, engine.stage = event.event, None, None
+            case ModelFailed():
+                engine.failure, engine.stage = event.error, None
+            case SavingFailed():
+                engine.saving_failure = event.error
+            case SavingRecovered():
+                engine.saving_failure = None
+            case _:
+                raise AssertionError(f"unknown event {event!r}")
+
+
+def _renewed(session: SessionModel | None, chat: Chat) -> SessionModel:
+    if session is None:
+        return SessionModel(chat)
+    session.chat = chat
+    return session
