@@ -176,6 +176,7 @@ class TurnRunner:
             else:
                 waiting.popleft()
                 self._place(head.turn, text="")
+                self._live.remove(head)
         self._queues.pop(chat_id, None)
 
     def _try_to_begin(self, live: LiveTurn) -> None:
@@ -223,11 +224,11 @@ class TurnRunner:
         if waiting[0] is live:
             waiting.popleft()
             live.turn = self._place(row, text=row.partial_text)
+            self._live.remove(live)
         else:
-            # It gets its place in the tree when those before it have theirs.
+            # It gets its place in the tree, and leaves, when those before it have theirs.
             live.turn = row
             self._store.submit(Write(turns=(row,)))
-        self._live.remove(live)
         self._publisher.publish(event)
 
     def _place(self, row: Turn, *, text: str) -> Turn:

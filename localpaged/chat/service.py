@@ -240,7 +240,8 @@ class ChatService:
         if turn.finish_reason == FinishReason.STOP:
             raise ChatError("The answer is complete.", hint="Send another message.")
         conversation = self._store.conversation(turn.chat_id)
-        if conversation.chat.tip_hash != turn.tip_hash or self._live.of_chat(turn.chat_id):
+        is_last = turn.tip_hash is not None and turn.tip_hash == conversation.chat.tip_hash
+        if not is_last or self._live.of_chat(turn.chat_id):
             raise ChatError(
                 "Only the last answer of a chat can be continued.",
                 hint="Send a message that asks for the rest.",

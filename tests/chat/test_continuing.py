@@ -146,3 +146,16 @@ def test_what_is_complete_running_or_not_last_is_not_continued(database_path: Pa
     with pytest.raises(NotInHistory):
         service.continue_turn("nope")
     service.close()
+
+
+def test_a_message_stopped_while_it_waits_cannot_be_continued_yet(database_path: Path):
+    service, engine, recorder = make_service(database_path)
+    chat = service.new_chat()
+    service.send(chat.id, "one")
+    waiting = service.send(chat.id, "two")
+    engine.wait_submitted(1)
+    service.stop(waiting.id)
+    recorder.wait_ended(waiting.id)
+    with pytest.raises(ChatError, match="Only the last answer"):
+        service.continue_turn(waiting.id)
+    service.close()
