@@ -6,13 +6,13 @@ import threading
 from concurrent.futures import Future
 from functools import partial
 
-from localpaged.chat.model import ChatModel
 from localpaged.chat.service import ChatService
 from localpaged.config import Settings
 from localpaged.engine.engine import Engine
 from localpaged.engine_factory import load_core
 from localpaged.models.open_model import open_model
 from localpaged.models.opened_model import OpenedModel
+from localpaged.prompt import ChatModel
 from localpaged.store.store import Store
 
 

@@ -19,12 +19,12 @@ from functools import partial
 from localpaged.chat.ending import Ending, ended_event, ended_row
 from localpaged.chat.events import ModelFailed
 from localpaged.chat.live import LiveTurn, LiveTurns
-from localpaged.chat.model import ChatModel, PromptMessage
 from localpaged.chat.publisher import Publisher
 from localpaged.engine.events import FailEvent, FinishEvent, FinishReason
 from localpaged.engine.params import Request
 from localpaged.engine.port import EnginePort
 from localpaged.errors import ChatError, LocalPagedError, ModelError
+from localpaged.prompt import ChatModel, PromptMessage
 from localpaged.store.rows import Turn, TurnStatus
 from localpaged.store.store import Store, new_id
 from localpaged.store.turns import place_answer, place_question

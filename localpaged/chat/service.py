@@ -11,7 +11,6 @@ from dataclasses import replace
 from localpaged.chat.events import SavingFailed, SavingRecovered
 from localpaged.chat.feed import EngineFeed
 from localpaged.chat.live import LiveTurn, LiveTurns
-from localpaged.chat.model import ChatModel
 from localpaged.chat.publisher import Publisher, Subscriber
 from localpaged.chat.runner import TurnRunner
 from localpaged.chat.sampling import from_options, to_options, with_seed
@@ -22,6 +21,7 @@ from localpaged.engine.params import SamplingParams
 from localpaged.engine.port import EnginePort
 from localpaged.engine.snapshot import EngineSnapshot
 from localpaged.errors import ChatError, StoreError
+from localpaged.prompt import ChatModel
 from localpaged.store.rows import Chat, Exchange, Turn, TurnStatus
 from localpaged.store.store import Store, new_id
 from localpaged.store.text import storable

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cached_property
 
-from localpaged.chat.model import PromptMessage
 from localpaged.errors import ConfigError, UnsupportedModel
 from localpaged.models.chat_template import ChatTemplate
 from localpaged.models.control_text import ControlText
 from localpaged.models.text_tokenizer import TextTokenizer
 from localpaged.models.tokenizer_data import ControlToken, TokenizerData
 from localpaged.plain_text import visible
+from localpaged.prompt import PromptMessage
 
 ROLES = ("system", "user", "assistant")
 

@@ -6,9 +6,9 @@ import threading
 from concurrent.futures import Future
 from pathlib import Path
 
-from localpaged.chat.model import ChatModel
 from localpaged.chat.service import ChatService
 from localpaged.engine.events import FinishReason
+from localpaged.prompt import ChatModel
 from localpaged.store.rows import TurnStatus
 from testkit.builders import make_service
 from testkit.fake_model import FakeChatModel, read_prompt

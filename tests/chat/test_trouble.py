@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from localpaged.chat.events import ModelFailed, SavingFailed, SavingRecovered, TurnEnded
-from localpaged.chat.model import ChatModel, PromptMessage
 from localpaged.chat.service import ChatService
 from localpaged.errors import (
     BadModelFile,
@@ -21,6 +20,7 @@ from localpaged.errors import (
     ModelError,
     StoreError,
 )
+from localpaged.prompt import ChatModel, PromptMessage
 from localpaged.store.rows import TurnStatus
 from localpaged.store.store import Store
 from testkit.builders import (

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from localpaged.chat.model import PromptMessage
+    from localpaged.prompt import PromptMessage
 
 _CONTROL_BASE = 0x110000  # above every Unicode code point: no text can forge these ids
 _ROLE_IDS = {"system": _CONTROL_BASE, "user": _CONTROL_BASE + 1, "assistant": _CONTROL_BASE + 2}
