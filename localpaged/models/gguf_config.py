@@ -88,7 +88,12 @@ def gguf_tensor_places(header: GgufHeader, config: DecoderConfig) -> Mapping[str
         )
         places[to_source.get(name, name)] = place
     _check_types(header)
-    check_tensors(layout, places, shown=visible(str(header.path)))
+    check_tensors(
+        layout,
+        places,
+        shown=visible(str(header.path)),
+        file_names={source: str(name) for name, source in to_source.items()},
+    )
     _check_rope_factors(places, config)
     return places
 

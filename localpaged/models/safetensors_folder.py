@@ -53,7 +53,7 @@ def _weight_map(index: Path) -> dict[str, str]:
     if not isinstance(weight_map, dict) or not weight_map:
         raise BadModelFile(f"{_shown(index)} has no weight map.", hint=_FETCH_HINT)
     for shard in weight_map.values():
-        if not isinstance(shard, str) or PurePosixPath(shard).name != shard or shard == "..":
+        if not isinstance(shard, str) or PurePosixPath(shard).name != shard or shard in ("", ".."):
             raise BadModelFile(
                 f"{_shown(index)} names the file {visible(str(shard))} outside its folder.",
                 hint="Do not use this model: a plain one keeps its shards in one folder.",

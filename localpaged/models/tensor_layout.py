@@ -77,11 +77,19 @@ def tensor_layout(config: DecoderConfig) -> tuple[FusedTensor, ...]:
 
 
 def check_tensors(
-    layout: tuple[FusedTensor, ...], places: Mapping[str, TensorPlace], *, shown: str
+    layout: tuple[FusedTensor, ...],
+    places: Mapping[str, TensorPlace],
+    *,
+    shown: str,
+    file_names: Mapping[str, str] | None = None,
 ) -> None:
-    """Raise BadModelFile, naming the tensors, unless `places` are exactly what `layout` needs."""
+    """Raise BadModelFile, naming the tensors, unless `places` are exactly what `layout` needs.
+
+    `file_names` spell source names as the file does, where it has other names.
+    """
     needed = {part.name: part.shape for fused in layout for part in fused.parts}
-    if missing := [name for name in needed if name not in places]:
+    spelled = file_names or {}
+    if missing := [spelled.get(name, name) for name in needed if name not in places]:
         raise BadModelFile(
             f"{shown} lacks {_counted(missing)}.", hint="Fetch the model again, all of its files."
         )

@@ -105,10 +105,13 @@ def _auto_config(folder: Path) -> Any:
 
 def _check_features(folder: Path, config: Any) -> None:
     """Refuse what changes the arithmetic and is not in the decoder."""
+    rotated = getattr(config, "partial_rotary_factor", None)
+    rotated = config.rope_parameters.get("partial_rotary_factor", rotated)
     refused = {
         "attention_bias": config.model_type != "qwen2" and getattr(config, "attention_bias", False),
         "mlp_bias": getattr(config, "mlp_bias", False),
         f"hidden_act {config.hidden_act}": config.hidden_act != "silu",
+        "partial_rotary_factor": rotated not in (None, 1.0),
     }
     for feature, is_there in refused.items():
         if is_there:

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from localpaged.chat.model import PromptMessage
 from localpaged.errors import ConfigError, ModelError, UnsupportedModel
 from localpaged.models.open_model import open_model
+from localpaged.prompt import PromptMessage
 from testkit import gguf_files as make
 from testkit.tiny_model import CHAT_TEMPLATE, build_tokenizer, save_tiny_model
 
