@@ -141,8 +141,6 @@ class TurnRunner:
                 self._stop(live)
 
     def _request_ended(self, live: LiveTurn, event: FinishEvent | FailEvent) -> None:
-        if not live.turn.status.is_open:
-            return
         if isinstance(event, FailEvent):
             self._end(live, Ending(TurnStatus.ERROR, error=event.error))
         else:
@@ -160,7 +158,7 @@ class TurnRunner:
 
     def _end_all(self, ending: Ending) -> None:
         for chat_id in list(self._queues):
-            while (waiting := self._queues.get(chat_id)) is not None:
+            while waiting := self._queues.get(chat_id):
                 self._end(waiting[0], ending)
                 self._advance(chat_id)
 
@@ -213,6 +211,7 @@ class TurnRunner:
             live.sampling,
             chat_id=chat_id,
             is_foreground=live.is_foreground,
+            is_continuation=bool(begun),
         )
         self._live.add_request(request.id, live)
         self._engine.submit(request)

@@ -100,7 +100,7 @@ class StoreWriter:
         It fails with StoreError when the operation can never succeed.
         """
         with self._changed:
-            entry = _Entry(operation, Future())
+            entry = _entry(operation)
             if self._is_closing:
                 entry.saved.set_exception(StoreError("The history is closed."))
                 return entry.saved
@@ -155,7 +155,7 @@ class StoreWriter:
         with self._changed:
             self._is_closing = True
             self._queue_soon()
-            self._queue.append(_Entry(_CheckpointNow(), Future()))
+            self._queue.append(_entry(_CheckpointNow()))
             self._changed.notify_all()
         self._thread.join()
         return None if self._is_complete else self._failure
@@ -257,6 +257,7 @@ class StoreWriter:
         # Not the disk but the row is wrong. One bad write must not stop all later ones.
         log.error("a write was refused for good", exc_info=error)
         failure = StoreError(f"Something could not be saved: {error}.", hint="See the log file.")
+        self._retry_at = None
         self._fail(failure)
         return failure
 
@@ -282,13 +283,20 @@ class StoreWriter:
 
     def _queue_soon(self) -> None:
         # In front of whatever is queued next, so that operations keep their order.
-        self._queue.extend(_Entry(operation, Future()) for operation in self._soon.values())
+        self._queue.extend(_entry(operation) for operation in self._soon.values())
         self._soon.clear()
 
     def _arm_tick(self) -> None:
         if self._tick_at is None:
             self._tick_at = time.monotonic() + self._checkpoint_interval_s
             self._changed.notify_all()
+
+
+def _entry(operation: Operation) -> _Entry:
+    saved: Future[None] = Future()
+    # From now on nobody can cancel it: what is queued will be saved.
+    saved.set_running_or_notify_cancel()
+    return _Entry(operation, saved)
 
 
 def _ignore(*_: object) -> None:

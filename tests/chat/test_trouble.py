@@ -21,7 +21,7 @@ from localpaged.errors import (
     StoreError,
 )
 from localpaged.prompt import ChatModel, PromptMessage
-from localpaged.store.rows import TurnStatus
+from localpaged.store.rows import Chat, TurnStatus
 from localpaged.store.store import Store
 from testkit.builders import (
     WAIT_S,
@@ -355,3 +355,35 @@ def test_an_engine_that_refuses_at_once_fails_the_turn(database_path: Path):
     end = recorder.wait_ended(turn.id)
     assert end.error is not None and end.error.message == "No."
     service.close()
+
+
+def test_trouble_in_one_chat_does_not_silence_the_others(
+    database_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    service, engine, recorder = make_service(database_path)
+    chat, other = service.new_chat(), service.new_chat()
+    service.send(chat.id, "one")
+    waiting = service.send(chat.id, "two")
+    engine.wait_submitted(1)
+    read = service._store.chat
+
+    def unreadable(chat_id: str) -> Chat:
+        if chat_id == chat.id:
+            raise StoreError("unreadable")
+        return read(chat_id)
+
+    monkeypatch.setattr(service._store, "chat", unreadable)
+    service.stop(waiting.id)
+    engine.run_until_idle()
+    turn = service.send(other.id, "hi")
+    engine.wait_submitted(2)
+    engine.run_until_idle()
+    assert recorder.wait_ended(turn.id).status is TurnStatus.DONE
+    last = service.send(other.id, "still here?")
+    service.close()
+    assert recorder.wait_ended(last.id).status is TurnStatus.STOPPED
+
+    store = Store.open(database_path)
+    texts = [message.text for message in store.conversation(chat.id).messages]
+    assert texts == ["one", "Hello, world.", "two", ""]
+    store.close()

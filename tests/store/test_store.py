@@ -145,7 +145,7 @@ def test_a_reader_cannot_write(store: Store):
 def test_reads_never_miss_a_write_while_it_is_being_saved(store: Store):
     """The tip moves from the queue to the disk all the time; a reader must never see it go back."""
     make_chat(store)
-    tips = [make_message(None, "user", str(number)).hash for number in range(300)]
+    tips = [make_message(None, "user", str(number)).hash for number in range(100)]
     seen: list[int] = []
     is_done = threading.Event()
 

@@ -303,3 +303,58 @@ def test_a_bug_in_a_write_does_not_end_the_thread(store: Store, broken: Exceptio
     failed = store.submit(Broken())
     assert "could not be saved" in str(failed.exception(WAIT_S))
     store.submit(Write()).result(WAIT_S)
+
+
+def test_a_disk_that_stays_full_is_told_once(database_path: Path):
+    db, path = open_database(database_path)
+    start_run(db, RunLock("run"), run_id="run", pid=1)
+    writer = StoreWriter(db, path, run_id="run", retry_interval_s=0.01)
+    failures: list[StoreError] = []
+    attempts: list[str] = []
+    writer.on_failing = failures.append
+    (num_pages,) = db.execute("PRAGMA page_count").fetchone()
+    db.execute(f"PRAGMA max_page_count = {num_pages}")
+    db.conn.set_trace_callback(attempts.append)
+    saved = writer.submit(Write(messages=(make_message(None, "user", BIG),)))
+    wait_until(lambda: attempts.count("BEGIN IMMEDIATE") >= 3)
+    assert len(failures) == 1
+    assert isinstance(writer.close(), DiskFull)
+    assert isinstance(saved.exception(WAIT_S), DiskFull)
+
+
+def test_flushing_waits_for_checkpoints_that_do_not_fit(database_path: Path):
+    store, make_room = make_limited_store(database_path, spare_pages=4)
+    open_turn(store)
+    store.writer.append_text("turn", BIG, 1)
+    assert not store.writer.flush(timeout_s=0.05)
+    make_room()
+    assert store.writer.flush()
+    assert on_disk(database_path, "SELECT length(text) FROM partials") == [(len(BIG),)]
+    store.close()
+
+
+def test_what_is_queued_cannot_be_cancelled(store: Store):
+    make_chat(store)
+    saved = store.submit(title("certain"))
+    assert not saved.cancel()
+    saved.result(WAIT_S)
+    assert store.chat("chat").title == "certain"
+
+
+def test_closing_goes_on_after_a_write_that_can_never_succeed(database_path: Path):
+    store = Store.open(database_path)
+    make_chat(store)
+    may_go_on = threading.Event()
+
+    class Slow:
+        def apply(self, db: Database, *, run_id: str) -> None:
+            assert may_go_on.wait(WAIT_S)
+
+    store.submit(Slow())
+    store.submit(Write(turns=(make_turn(chat_id="no such chat"),)))
+    store.submit(title("last"))
+    closing = threading.Thread(target=store.close)
+    closing.start()
+    may_go_on.set()
+    closing.join(WAIT_S)
+    assert on_disk(database_path, "SELECT title FROM chats") == [("last",)]
