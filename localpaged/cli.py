@@ -56,10 +56,19 @@ def chat(**options: Any) -> None:
             "The chat needs a terminal. To ask one question from a script or a pipe: "
             'localpaged ask "…"'
         )
-    from localpaged.tui.terminal import run_chat
-    from localpaged.wiring import open_service
+    from localpaged import paths
+    from localpaged.tui.terminal import run_chat, taken
 
-    sys.exit(run_chat(lambda: open_service(settings)))
+    # Before torch comes near: what native libraries print must not land on the screen.
+    with taken(paths.log_file()):
+        from localpaged.wiring import open_service
+
+        service = open_service(settings)
+        try:
+            exit_code = run_chat(service)
+        finally:
+            service.close()
+    sys.exit(exit_code)
 
 
 @main.command()

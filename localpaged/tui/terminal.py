@@ -28,7 +28,7 @@ def run_chat(service: ChatService, *, is_ascii: bool = False) -> int:
 
     Without a terminal it says so and returns NO_TERMINAL_EXIT_CODE. The caller closes `service`.
     """
-    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+    if not _is_taken() and not (sys.stdin.isatty() and sys.stdout.isatty()):
         sys.stderr.write(
             "localpaged chat needs a terminal. "
             'For pipes and scripts there is: localpaged ask "your question"\n'
