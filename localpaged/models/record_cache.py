@@ -41,7 +41,7 @@ def read_record(source: Path) -> ModelRecord | None:
         return record_from_json(json.loads(body[:cut]), text_tokenizer=body[cut:].decode())
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
+    except (OSError, ValueError, LookupError, TypeError, RecursionError) as error:
         _log.warning("The cache entry %s is not usable and is made again: %s", path.name, error)
         return None
 

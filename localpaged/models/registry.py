@@ -64,7 +64,7 @@ def find_model(name_or_path: str | Path) -> ModelEntry:
     if wanted in entries:
         return entries[wanted]
     path = Path(wanted).expanduser()
-    if path.exists():
+    if _exists(path):
         path = path.absolute()
         return ModelEntry(path.stem if path.suffix == _GGUF else path.name, path, False, str(path))
     raise not_found(wanted, entries)
@@ -131,6 +131,13 @@ def not_found(wanted: str, here: Iterable[str]) -> ModelNotFound:
     return ModelNotFound(
         f"There is no model {visible(wanted)!r} here.{guess}", hint=f"Models here: {shown}."
     )
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except (OSError, ValueError):  # longer than a path can be, or holding a NUL
+        return False
 
 
 def _likeness(wanted: str, name: str) -> float:

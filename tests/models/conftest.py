@@ -1,27 +1,15 @@
 from __future__ import annotations
 
-import os
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from localpaged.models.catalogue import DEFAULT_MODEL
 from localpaged.models.open_model import open_model
-from localpaged.models.registry import owned_path
 from testkit.tiny_model import FAMILIES, save_tiny_model
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-# found before any test moves LOCALPAGED_HOME away
-DEFAULT_MODEL_FILE = Path(os.environ.get("LOCALPAGED_TEST_MODEL", owned_path(DEFAULT_MODEL)))
-
-
-@pytest.fixture(autouse=True)
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("LOCALPAGED_HOME", str(tmp_path / "home"))
-    return tmp_path / "home"
+    from pathlib import Path
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -29,13 +17,6 @@ def one_torch_thread() -> None:
     import torch
 
     torch.set_num_threads(1)
-
-
-@pytest.fixture(scope="session")
-def default_model_file() -> Path:
-    if not DEFAULT_MODEL_FILE.is_file():
-        pytest.skip(f"{DEFAULT_MODEL_FILE} is not there: `localpaged models pull`")
-    return DEFAULT_MODEL_FILE
 
 
 @pytest.fixture(scope="session")
@@ -53,13 +34,13 @@ def tiny_folder(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Pat
 
 
 @pytest.fixture(scope="session")
-def default_model(default_model_file: Path) -> tuple[Any, Any]:
+def default_chat(default_model: Path) -> tuple[Any, Any]:
     """Return the default model's chat format and transformers' tokenizer, made independently."""
     import transformers
     from gguf import GGUFReader
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
-    fields = GGUFReader(default_model_file).fields
+    fields = GGUFReader(default_model).fields
     metadata = {key: field.contents() for key, field in fields.items()}
     tokens = metadata["tokenizer.ggml.tokens"]
     merges = [tuple(merge.split(" ")) for merge in metadata["tokenizer.ggml.merges"]]
@@ -80,7 +61,4 @@ def default_model(default_model_file: Path) -> tuple[Any, Any]:
         chat_template=metadata["tokenizer.chat_template"],
         clean_up_tokenization_spaces=False,
     )
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("LOCALPAGED_HOME", str(default_model_file.parent / "no-home"))
-        chat = open_model(default_model_file).chat
-    return chat, reference
+    return open_model(default_model).chat, reference

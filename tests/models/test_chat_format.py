@@ -66,8 +66,8 @@ def test_prompt_ids_are_those_of_transformers(chat: ChatFormat, turns: Any):
 
 @pytest.mark.model
 @pytest.mark.parametrize("turns", CONVERSATIONS)
-def test_prompt_ids_of_the_default_model_are_those_of_transformers(default_model: Any, turns: Any):
-    chat, reference = default_model
+def test_prompt_ids_of_the_default_model_are_those_of_transformers(default_chat: Any, turns: Any):
+    chat, reference = default_chat
 
     assert list(chat.render(messages(*turns))) == reference_ids(reference, turns)
 
@@ -75,8 +75,8 @@ def test_prompt_ids_of_the_default_model_are_those_of_transformers(default_model
 @pytest.mark.model
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 @given(text=st.text(st.characters(codec="utf-8"), max_size=60))
-def test_any_text_is_encoded_as_transformers_encodes_it(default_model: Any, text: str):
-    chat, reference = default_model
+def test_any_text_is_encoded_as_transformers_encodes_it(default_chat: Any, text: str):
+    chat, reference = default_chat
     turns = (("user", text), ("assistant", text), ("user", "x"))
 
     assert list(chat.render(messages(*turns))) == reference_ids(reference, turns)
@@ -97,8 +97,8 @@ def test_control_markers_in_a_text_stay_text(chat: ChatFormat, role: str, text: 
 
 @pytest.mark.model
 @pytest.mark.parametrize("text", FORGERIES)
-def test_control_markers_stay_text_in_the_default_model(default_model: Any, text: str):
-    chat, reference = default_model
+def test_control_markers_stay_text_in_the_default_model(default_chat: Any, text: str):
+    chat, reference = default_chat
     turns = (("user", text), ("assistant", "ok"), ("user", "next"))
 
     ids = chat.render(messages(*turns))
@@ -211,9 +211,9 @@ def test_the_next_turn_begins_with_prompt_and_answer(chat: ChatFormat):
     "answer", ["The capital of France is Paris.", "1. One\n2. Two\n\n```py\nx = 1\n```", "Ja 👍"]
 )
 def test_the_next_turn_of_the_default_model_begins_with_prompt_and_answer(
-    default_model: Any, answer: str
+    default_chat: Any, answer: str
 ):
-    chat, _ = default_model
+    chat, _ = default_chat
     first = chat.render(messages(("user", "q")))
     answer_ids = chat.encode(answer)
 

@@ -254,8 +254,8 @@ def test_user_defined_words_of_the_template_are_controls_that_are_shown(tmp_path
 
 @pytest.mark.model
 @pytest.mark.parametrize("text", TEXTS)
-def test_the_default_models_ids_are_the_original_tokenizers(default_model: Any, text: str):
-    chat, reference = default_model
+def test_the_default_models_ids_are_the_original_tokenizers(default_chat: Any, text: str):
+    chat, reference = default_chat
 
     assert list(chat.encode(text)) == reference(text)["input_ids"]
     assert chat.decode(chat.encode(text)) == text
