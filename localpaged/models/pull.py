@@ -15,6 +15,7 @@ from localpaged.models.registry import (
     add_entry,
     check_name,
     list_entries,
+    local_path,
     name_for,
     not_found,
 )
@@ -29,13 +30,11 @@ def pull_model(source: str, *, name: str | None = None, on_progress: Progress) -
     """
     if name is not None:
         check_name(name)
-    path = Path(source).expanduser()
     if source in PACKAGED_MODELS:
         if name not in (None, source):
             raise ConfigError(f"{source} keeps its own name.", hint="Leave --name out.")
         entry = pull_packaged(PACKAGED_MODELS[source], on_progress=on_progress)
-    elif path.exists():
-        path = path.absolute()
+    elif (path := local_path(source)) is not None:
         model_record(path)
         stem = path.stem if path.is_file() else path.name
         entry = add_entry(name or name_for(stem), path, origin=str(path))

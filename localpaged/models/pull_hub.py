@@ -55,15 +55,22 @@ def fetch_from_hub(hub_id: str, *, endpoint: str | None = None, cache: Path | No
     except errors.HFValidationError as error:
         raise ConfigError(f"{hub_id} is not a Hugging Face id: {visible(str(error))}.") from error
     except (errors.LocalEntryNotFoundError, errors.OfflineModeIsEnabled) as error:
+        if isinstance(error.__cause__, errors.HfHubHTTPError):
+            raise _failed(hub_id, error.__cause__) from error
         raise _offline(hub_id) from error
     except (errors.HfHubHTTPError, OSError) as error:
-        reason = visible(str(error).strip().split("\n")[0])
-        raise ModelError(
-            f"{hub_id} could not be fetched: {reason}.", hint="Pull again; it goes on where it was."
-        ) from error
+        raise _failed(hub_id, error) from error
     except HTTPError as error:  # the connection broke
         raise _offline(hub_id) from error
     return Path(found)
+
+
+def _failed(hub_id: str, error: Exception) -> ModelError:
+    reason = visible(str(error).strip().split("\n")[0])
+    return ModelError(
+        f"{hub_id} could not be fetched: {reason}.",
+        hint="Pull again later; what was fetched is kept.",
+    )
 
 
 def _offline(hub_id: str) -> ModelOffline:

