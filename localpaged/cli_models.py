@@ -178,6 +178,9 @@ class _Progress:
 
     def show(self, stage: str, done: int, total: int) -> None:
         """Show that `done` of `total` bytes of `stage` are through."""
+        if not total:
+            click.echo(f"{stage} ...", err=True)
+            return
         if sys.stderr.isatty():
             self._show_bar(stage, done, total)
             return

@@ -20,6 +20,8 @@ from localpaged.models.registry import (
     not_found,
 )
 
+FETCHING = "Fetching from Hugging Face"
+
 
 def pull_model(source: str, *, name: str | None = None, on_progress: Progress) -> ModelEntry:
     """Make the model `source` usable and return its entry.
@@ -39,6 +41,7 @@ def pull_model(source: str, *, name: str | None = None, on_progress: Progress) -
         stem = path.stem if path.is_file() else path.name
         entry = add_entry(name or name_for(stem), path, origin=str(path))
     elif HUB_ID.fullmatch(source):
+        on_progress(FETCHING, 0, 0)
         path = fetch_from_hub(source)
         model_record(path)
         stem = Path(source).stem if source.endswith(".gguf") else source.split("/")[1]
