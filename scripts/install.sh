@@ -37,4 +37,5 @@ if [ "$(uname -s)" = Linux ] && [ ! -e /proc/driver/nvidia/version ] && [ ! -e /
 fi
 set -- --constraint constraints.txt --editable .
 [ -z "$group" ] || set -- "$@" --group "$group"
-$pip install --quiet "$@"
+[ -t 1 ] || set -- --quiet "$@"
+$pip install "$@"
