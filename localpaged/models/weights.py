@@ -6,7 +6,8 @@ Everything here runs on the one thread that runs torch.
 
 from __future__ import annotations
 
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING
 
 from localpaged.models.dequantise import dequantise, is_plain
@@ -29,6 +30,9 @@ if TYPE_CHECKING:
 
 LOADING = "Loading weights"
 CHUNK_ITEMS = 2**18  # a chunk's bytes and float32 numbers stay inside a core's L2 cache
+# Below this one thread is as fast: the operators are short, and a team of threads that shares
+# its cores with other work waits for its slowest member after each of them.
+FEW_NUMBERS = 2**29
 
 
 def load_state(
@@ -52,7 +56,7 @@ def load_state(
     total = sum(place.num_bytes for place in places.values())
     done = 0
     state: dict[str, torch.Tensor] = {}
-    with closing(TensorFiles(opened.files)) as files:
+    with closing(TensorFiles(opened.files)) as files, _torch_threads(opened.num_parameters):
         for fused in tensor_layout(opened.config):
             is_projection = fused.projection is not None
             own_dtype = projection_dtype if is_projection else None
@@ -74,6 +78,20 @@ def load_state(
             _read_into(files, place, state[ROPE_FACTORS])
             report(LOADING, total, total)
     return state
+
+
+@contextmanager
+def _torch_threads(num_parameters: int) -> Iterator[None]:
+    """Use one torch thread inside the block for a model of few numbers."""
+    import torch
+
+    threads = torch.get_num_threads()
+    if num_parameters < FEW_NUMBERS:
+        torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
 
 
 def raw_tensor(opened: OpenedModel, name: str) -> tuple[RawTensor, ...]:
@@ -130,7 +148,7 @@ def _read_into(files: TensorFiles, place: TensorPlace, out: torch.Tensor) -> Non
     target = out.view(-1, out.shape[-1])  # a vector is one row
     num_rows, columns = target.shape
     row_bytes = place.num_bytes // num_rows
-    step = max(1, CHUNK_ITEMS // columns)
+    step = max(1, CHUNK_ITEMS * torch.get_num_threads() // columns)
     for start in range(0, num_rows, step):
         rows = target[start : start + step]
         raw = torch.empty((rows.shape[0], row_bytes), dtype=torch.uint8)

@@ -185,3 +185,13 @@ def test_weight_bytes_follow_the_parameters(tiny_folder: Callable[[str], Path]):
 
     assert opened.num_parameters == sum(tensor.numel() for tensor in state.values())
     assert opened.weight_bytes(2) == sum(tensor.nbytes for tensor in state.values())
+
+
+def test_loading_gives_the_torch_threads_back(tiny_folder: Callable[[str], Path]):
+    torch.set_num_threads(2)
+    try:
+        load_state(open_model(tiny_folder("llama")), dtype=torch.float32)
+
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(1)
