@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, islice
 
 from localpaged.models.tokenizer_data import ControlToken
 
-# Noncharacters: valid in strings, never assigned, so hardly ever in a message. A message that
-# has some all the same only makes the choice fall on others.
-_MARKS = [chr(code) for code in (*range(0xFDD0, 0xFDF0), *range(0xE000, 0xE400))]
+# Noncharacters and private ones: hardly ever in a message. A message that has some all the same
+# only makes the choice fall on others.
+_MARK_CODES = (range(0xFDD0, 0xFDF0), range(0xE000, 0xF900), range(0xF0000, 0x110000))
 
 
 class ControlText:
@@ -29,7 +30,8 @@ class ControlText:
     def marks(self, texts: Iterable[str]) -> tuple[str, str, str]:
         """Return three characters that are in none of `texts`."""
         used = set().union(*texts)
-        first, second, third = [mark for mark in _MARKS if mark not in used][:3]
+        free = (chr(code) for code in chain(*_MARK_CODES) if chr(code) not in used)
+        first, second, third = islice(free, 3)
         return first, second, third
 
     def wrap(self, text: str, marks: tuple[str, str, str], *, only_hidden: bool) -> str:

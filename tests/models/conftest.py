@@ -34,14 +34,20 @@ def tiny_folder(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Pat
 
 
 @pytest.fixture(scope="session")
-def default_chat(default_model: Path) -> tuple[Any, Any]:
+def default_reader(default_model: Path) -> Any:
+    """The gguf library's reader of the default model; it takes seconds."""
+    from gguf import GGUFReader
+
+    return GGUFReader(default_model)
+
+
+@pytest.fixture(scope="session")
+def default_chat(default_model: Path, default_reader: Any) -> tuple[Any, Any]:
     """Return the default model's chat format and transformers' tokenizer, made independently."""
     import transformers
-    from gguf import GGUFReader
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
-    fields = GGUFReader(default_model).fields
-    metadata = {key: field.contents() for key, field in fields.items()}
+    metadata = {key: field.contents() for key, field in default_reader.fields.items()}
     tokens = metadata["tokenizer.ggml.tokens"]
     merges = [tuple(merge.split(" ")) for merge in metadata["tokenizer.ggml.merges"]]
     tokenizer = Tokenizer(models.BPE({token: id_ for id_, token in enumerate(tokens)}, merges))

@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
@@ -14,9 +19,6 @@ from localpaged.errors import ConfigError, ModelNotFound, UnsupportedModel
 from localpaged.models.registry import add_entry, list_entries, owned_path
 from testkit.gguf_files import save_tiny_gguf
 from testkit.tiny_model import save_tiny_model
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 ESCAPES = "\x1b]52;c;SGVsbG8=\x07\x1b[2J\u202e\x9b"
 
@@ -204,3 +206,27 @@ def test_progress_is_plain_lines_where_there_is_no_terminal(monkeypatch: pytest.
     assert result.stderr.splitlines()[0] == "Downloading: 0.0 kB of 100.0 MB"
     assert "\r" not in result.output
     assert "\x1b" not in result.output
+
+
+SHOW = """
+import sys
+from localpaged.cli_models import _Progress
+with _Progress() as progress:
+    for stage in ("Downloading", "Unpacking"):
+        for tenth in range(11):
+            progress.show(stage, tenth * 10**7, 10**8)
+"""
+
+
+def test_progress_is_a_bar_with_bytes_on_a_terminal():
+    parent, child = pty.openpty()
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), "TERM": "xterm"}
+    subprocess.run([sys.executable, "-c", SHOW], stderr=child, env=environment, check=True)
+    os.close(child)
+    shown = os.read(parent, 100_000).decode()
+    os.close(parent)
+
+    assert "Downloading" in shown
+    assert "100.0 MB of 100.0 MB" in shown
+    assert "100%" in shown
+    assert shown.count("\n") == 2

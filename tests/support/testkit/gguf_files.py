@@ -25,14 +25,15 @@ def save_tiny_gguf(
     family: str,
     *,
     quantisation: str = "F32",
-    tensor_types: Mapping[str, str] | None = None,
+    raw_tensors: Mapping[str, tuple[str, Any]] | None = None,
     metadata: Metadata | None = None,
     tokenizer: Callable[[Any], None] | None = None,
     **overrides: Any,
 ) -> Path:
     """Write the model of `save_tiny_model` as one GGUF file into `folder`; return its path.
 
-    Matrices get `quantisation`, or the type that `tensor_types` gives their GGUF name.
+    Matrices get `quantisation`; `raw_tensors` replaces tensors, by their GGUF name, by a type and
+    the uint8 rows of that type, which need not be what the library can quantise.
     `metadata` sets or, with None, leaves out architecture keys; `tokenizer` writes another one.
     """
     import gguf
@@ -46,11 +47,14 @@ def save_tiny_gguf(
     for key, value in {**_metadata(model.config), **(metadata or {})}.items():
         _add(writer, f"{architecture}.{key}", value)
     (tokenizer or add_byte_level_tokenizer)(writer)
-    types = tensor_types or {}
     for name, tensor in _tensors(model, architecture):
-        default = "F32" if tensor.ndim == 1 else quantisation
-        type_ = gguf.GGMLQuantizationType[types.get(name, default)]
-        data = gguf.quants.quantize(tensor, type_)
+        type_name = "F32" if tensor.ndim == 1 else quantisation
+        data = None
+        if raw_tensors is not None and name in raw_tensors:
+            type_name, data = raw_tensors[name]
+        type_ = gguf.GGMLQuantizationType[type_name]
+        if data is None:
+            data = gguf.quants.quantize(tensor, type_)
         writer.add_tensor(name, data, raw_dtype=type_)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
