@@ -9,12 +9,11 @@ import signal
 import sys
 import webbrowser
 from time import monotonic
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from textual.app import App
 from textual.binding import BindingType
 
-from localpaged.chat.service import ChatService
 from localpaged.errors import LocalPagedError
 from localpaged.plain_text import visible
 from localpaged.tui import clipboard
@@ -28,6 +27,9 @@ from localpaged.tui.screens.chat import ChatScreen
 from localpaged.tui.screens.confirm import ConfirmScreen
 from localpaged.tui.theme import DARK, LIGHT, themes
 from localpaged.tui.workspace import Workspace
+
+if TYPE_CHECKING:
+    from localpaged.chat.service import ChatService
 
 
 class LocalPagedApp(App[None]):
@@ -56,9 +58,15 @@ class LocalPagedApp(App[None]):
         self.workspace = Workspace(service, clock_s=monotonic)
         self.chat = ChatScreen(self.workspace, glyphs)
         self.commands = self.chat.commands = Commands(self, self.chat)
-        self._coordinator = Coordinator(self._beat)
+        self._coordinator = Coordinator(self.beat)
         for theme in themes():
             self.register_theme(theme)
+        self.theme = DARK
+        teach_alt_enter()
+
+    def get_default_screen(self) -> ChatScreen:
+        """The chat is there from the first moment on."""
+        return self.chat
 
     def get_theme_variable_defaults(self) -> dict[str, str]:
         """Colours of our own that any theme may leave out."""
@@ -66,10 +74,7 @@ class LocalPagedApp(App[None]):
 
     async def on_mount(self) -> None:
         """Show the chats at once; the model may take its time."""
-        teach_alt_enter()
-        self.theme = DARK
         loop = asyncio.get_running_loop()
-        await self.push_screen(self.chat)
         self.call_after_refresh(self._open_latest)
         if not self.is_headless:
             for name in (signal.SIGTERM, signal.SIGHUP):
@@ -93,8 +98,8 @@ class LocalPagedApp(App[None]):
         # what is alive now stays: the collector need not look at it again
         gc.freeze()
 
-    def _beat(self) -> bool:
-        """One beat: take events, draw, save what is due."""
+    def beat(self) -> bool:
+        """Take events, draw, save what is due; return whether something moves by itself."""
         if not self.chat.is_mounted:
             return True
         changes = self.workspace.take(self._bridge.drain())

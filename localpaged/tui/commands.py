@@ -16,9 +16,7 @@ from localpaged.tui.screens.help import HelpScreen
 from localpaged.tui.screens.picker import Choice, PickerScreen
 from localpaged.tui.screens.rename import RenameScreen
 from localpaged.tui.session import Draft, SessionModel
-from localpaged.tui.widgets.prompt import Prompt
-from localpaged.tui.widgets.sidebar import Sidebar
-from localpaged.tui.widgets.transcript import Transcript, code_blocks
+from localpaged.tui.widgets.transcript import code_blocks
 
 if TYPE_CHECKING:
     from localpaged.tui.app import LocalPagedApp
@@ -39,6 +37,8 @@ class Commands:
         self._app = app
         self._screen = screen
         self._workspace = screen.workspace
+        self._prompt = screen.prompt
+        self._transcript = screen.transcript
         self._deleted: SessionModel | None = None
         self._undo_until_s = 0.0
         self._is_undo_next = False
@@ -64,14 +64,6 @@ class Commands:
             "theme": self._app.toggle_theme,
             "quit": self._app.ask_to_quit,
         }
-
-    @property
-    def _prompt(self) -> Prompt:
-        return self._screen.query_one(Prompt)
-
-    @property
-    def _transcript(self) -> Transcript:
-        return self._screen.query_one(Transcript)
 
     def run(self, action_id: str) -> None:
         """Do what the table calls `action_id`."""
@@ -184,9 +176,8 @@ class Commands:
         if screen.has_class("-overlay"):
             screen.toggle_class("-list-open")
         screen.redraw()
-        sidebar = screen.query_one(Sidebar)
-        if sidebar.display:
-            sidebar.focus()
+        if screen.sidebar.display:
+            screen.sidebar.focus()
         else:
             self._prompt.focus()
 

@@ -11,11 +11,14 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from localpaged import paths
-from localpaged.chat.service import ChatService
 from localpaged.plain_text import visible
 from localpaged.tui.bridge import EventBridge
+
+if TYPE_CHECKING:
+    from localpaged.chat.service import ChatService
 
 NO_TERMINAL_EXIT_CODE = 2
 MAX_LOG_BYTES = 1 << 20

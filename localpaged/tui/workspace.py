@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from localpaged.chat.events import (
     ChatEvent,
@@ -16,11 +17,13 @@ from localpaged.chat.events import (
     TurnPrefill,
     TurnText,
 )
-from localpaged.chat.service import ChatService
 from localpaged.engine.events import LoadEvent, ReadyEvent
 from localpaged.errors import LocalPagedError
 from localpaged.store.rows import Chat
 from localpaged.tui.session import Draft, SessionModel
+
+if TYPE_CHECKING:
+    from localpaged.chat.service import ChatService
 
 SCANNED_CHATS = 40
 

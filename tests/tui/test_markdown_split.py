@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, MutableMapping
 from itertools import pairwise
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -148,7 +150,7 @@ def test_laying_out_again_gives_the_lines_of_the_new_width():
     assert growing.lines == lines_of(parse(growing.text), 20)
 
 
-def pieces(text, sizes):
+def pieces(text: str, sizes: list[int]) -> Iterator[str]:
     start, turn = 0, 0
     while start < len(text):
         size = sizes[turn % len(sizes)]
@@ -156,5 +158,5 @@ def pieces(text, sizes):
         start, turn = start + size, turn + 1
 
 
-def without_place(token):
+def without_place(token: MutableMapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in token.items() if key not in ("map", "meta")}

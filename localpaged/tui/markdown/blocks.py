@@ -33,7 +33,12 @@ def parser() -> MarkdownIt:
 
 def parse(source: str, references: References | None = None) -> list[Token]:
     """Parse a document; link definitions are read from and added to `references`."""
-    return parser().parse(visible(source, multiline=True), {} if references is None else references)
+    text = visible(source, multiline=True)
+    tokens = parser().parse(text, {} if references is None else references)
+    if any(token.level >= MAX_NESTING - 2 for token in tokens):
+        # the parser leaves out what lies deeper: better plain than lost
+        return [Token("plain", "", 0, content=text)]
+    return tokens
 
 
 def block_starts(source: str) -> dict[int, str]:
@@ -49,8 +54,6 @@ def block_starts(source: str) -> dict[int, str]:
 
 def lines_of(tokens: Sequence[Token], width: int) -> list[Line]:
     """Lay parsed blocks out in `width` cells, one blank line between them."""
-    if any(token.level >= MAX_NESTING - 2 for token in tokens):
-        return _Layout(tokens).too_deep(width)
     return _Layout(tokens).blocks(0, len(tokens), max(MIN_WIDTH, width))
 
 
@@ -84,10 +87,6 @@ class _Layout:
             lines.extend(block)
             index = stop
         return lines
-
-    def too_deep(self, width: int) -> list[Line]:
-        text = "\n".join(token.content for token in self._tokens if token.content)
-        return wrap_runs([Run(visible(text, multiline=True))], width)
 
     def _end_of(self, index: int) -> int:
         """The index after the block that begins at `index`."""

@@ -57,24 +57,33 @@ class ChatScreen(Screen[None]):
         self.workspace = workspace
         self._snapshot = EngineSnapshot()
         self.glyphs = glyphs
+        self.transcript = Transcript(glyphs, id="transcript")
+        self.sidebar = Sidebar(glyphs, id="sidebar")
+        self.prompt = Prompt(id="prompt")
+        self._top = StatusLine(id="top")
+        self._title = StatusLine(id="title")
+        self._failure = Static(id="failure")
+        self._state = StatusLine(id="state")
+        self._hints = StatusLine(id="hints")
+        self._foot = Vertical(id="foot")
         self._frame = 0
         self._unseen_lines: int | None = None
 
     def compose(self) -> ComposeResult:
         """Top line, list and chat side by side, keys at the bottom."""
-        yield StatusLine(id="top")
+        yield self._top
         with Horizontal(id="body"):
-            yield Sidebar(self.glyphs, id="sidebar")
+            yield self.sidebar
             with Vertical(id="main"):
-                yield StatusLine(id="title")
-                yield Transcript(self.glyphs, id="transcript")
-                with Vertical(id="foot"):
-                    yield Static(id="failure")
-                    yield StatusLine(id="state")
+                yield self._title
+                yield self.transcript
+                with self._foot:
+                    yield self._failure
+                    yield self._state
                     with Horizontal(id="prompt-row"):
                         yield Static(Content(self.glyphs.prompt), id="prompt-sign")
-                        yield Prompt(id="prompt")
-        yield StatusLine(id="hints")
+                        yield self.prompt
+        yield self._hints
 
     # drawing
 
@@ -86,7 +95,7 @@ class ChatScreen(Screen[None]):
         engine = self.workspace.engine
         current = self.workspace.current
         if current.id in changes.chat_ids or current.open_answer is not None:
-            self.query_one(Transcript).advance(moment)
+            self.transcript.advance(moment)
         if changes.is_engine:
             self._show_failure()
         self.redraw()
@@ -101,8 +110,8 @@ class ChatScreen(Screen[None]):
     def show_current(self) -> None:
         """Show the workspace's current chat: transcript, prompt, title."""
         session = self.workspace.current
-        self.query_one(Transcript).show(session, self.moment)
-        prompt = self.query_one(Prompt)
+        self.transcript.show(session, self.moment)
+        prompt = self.prompt
         prompt.load(session.draft)
         prompt.remember([e.text for e in session.entries if isinstance(e, Question)])
         self._show_failure()
@@ -112,36 +121,34 @@ class ChatScreen(Screen[None]):
         """Draw every line around the transcript anew."""
         workspace, glyphs, moment = self.workspace, self.glyphs, self.moment
         engine, current = workspace.engine, workspace.current
-        top = self.query_one("#top", StatusLine)
-        top.set(*chrome.top_runs(engine, self._snapshot, glyphs, top.content_size.width))
+        cells = self._top.content_size.width
+        self._top.set(*chrome.top_runs(engine, self._snapshot, glyphs, cells))
         listed = workspace.listed
         position = None
-        sidebar = self.query_one(Sidebar)
-        if not sidebar.display:
+        if not self.sidebar.display:
             position = (listed.index(current) + 1, len(listed))
-        self.query_one("#title", StatusLine).set(
-            *chrome.title_runs(current, engine, position=position)
-        )
+        self._title.set(*chrome.title_runs(current, engine, position=position))
         others = [s for s in workspace.running if s is not current]
-        self.query_one("#state", StatusLine).set(
+        self._state.set(
             chrome.state_runs(engine, others, glyphs, moment),
             chrome.below_runs(self._unseen_lines, glyphs),
         )
-        hints = self.query_one("#hints", StatusLine)
         is_running = current.open_answer is not None
-        hints.set(*chrome.hint_runs(is_running=is_running, cells=hints.content_size.width))
-        if sidebar.display:
-            sidebar.show(listed, current, frame=moment.frame, now=time())
-        self.query_one(Prompt).say(chrome.placeholder(engine, current))
+        cells = self._hints.content_size.width
+        self._hints.set(*chrome.hint_runs(is_running=is_running, cells=cells))
+        if self.sidebar.display:
+            self.sidebar.show(listed, current, frame=moment.frame, now=time())
+        self.prompt.say(chrome.placeholder(engine, current))
 
     def _show_failure(self) -> None:
         failure = self.workspace.engine.failure
-        box = self.query_one("#failure", Static)
-        box.display = failure is not None
+        self._failure.display = failure is not None
         if failure is not None:
-            cells = self.query_one("#foot").content_size.width
+            cells = self._foot.content_size.width
             lines = chrome.failure_lines(failure, self.glyphs, cells)
-            box.update(Content("\n").join([content_of(line.prefix + line.runs) for line in lines]))
+            self._failure.update(
+                Content("\n").join([content_of(line.prefix + line.runs) for line in lines])
+            )
 
     # size
 
@@ -157,11 +164,9 @@ class ChatScreen(Screen[None]):
 
     def _align(self) -> None:
         """Title, state and prompt stand in the transcript's column."""
-        transcript = self.query_one(Transcript)
-        for selector in ("#title", "#foot"):
-            # the scrollbar takes one cell at the right
-            padding = (0, transcript.margin + 1, 0, transcript.margin)
-            self.query_one(selector).styles.padding = padding
+        # the scrollbar takes one cell at the right
+        padding = (0, self.transcript.margin + 1, 0, self.transcript.margin)
+        self._title.styles.padding = self._foot.styles.padding = padding
         self.redraw()
         self.call_after_refresh(self._show_failure)
 
@@ -187,13 +192,12 @@ class ChatScreen(Screen[None]):
 
     @on(Prompt.PageAsked)
     def _page(self, message: Prompt.PageAsked) -> None:
-        transcript = self.query_one(Transcript)
         if message.pages is None:
-            transcript.follow()
+            self.transcript.follow()
         elif message.pages < 0:
-            transcript.scroll_page_up()
+            self.transcript.scroll_page_up()
         else:
-            transcript.scroll_page_down()
+            self.transcript.scroll_page_down()
 
     @on(TextArea.Changed)
     def _typed(self) -> None:
@@ -224,7 +228,7 @@ class ChatScreen(Screen[None]):
 
     @on(Transcript.Left)
     def _left(self) -> None:
-        self.query_one(Prompt).focus()
+        self.prompt.focus()
 
     @on(Transcript.Moved)
     def _moved(self, message: Transcript.Moved) -> None:
@@ -235,4 +239,4 @@ class ChatScreen(Screen[None]):
         """The line below the transcript tells of newer lines: a click goes there."""
         is_below = event.widget is not None and event.widget.id == "state"
         if is_below and self._unseen_lines is not None:
-            self.query_one(Transcript).follow()
+            self.transcript.follow()

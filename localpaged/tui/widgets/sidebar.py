@@ -169,7 +169,8 @@ class Sidebar(ScrollView, can_focus=True):
 
     def on_click(self, event: events.Click) -> None:
         """A click opens the chat under it."""
-        y = event.y + round(self.scroll_y)
+        offset = event.get_content_offset(self)
+        y = round(self.scroll_y) + (offset.y if offset is not None else len(self._rows))
         session = self._rows[y].session if y < len(self._rows) else None
         if session is not None:
             self._cursor = y

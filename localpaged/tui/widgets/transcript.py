@@ -164,12 +164,13 @@ class Transcript(ScrollView, can_focus=True):
         self._put(self.max_scroll_y)
         self._tell_moved()
 
-    def load_earlier(self) -> None:
-        """Lay out older messages above; what is in view stays where it is."""
+    def load_earlier(self) -> int:
+        """Lay out older messages above; what is in view stays. Return how many lines came."""
         moved = self.document.load_earlier()
         position = round(self.scroll_y)
         self._redraw()
         self._put(position + moved)
+        return moved
 
     # drawing
 
@@ -275,8 +276,7 @@ class Transcript(ScrollView, can_focus=True):
         """Every way the user scrolls ends here: decide whether the newest line is followed."""
         if y is not None:
             if y <= 0 and self.document.num_earlier:
-                self.load_earlier()
-                y += self.scroll_y
+                y += self.load_earlier()
             if y < self.scroll_y:
                 self._view.is_following = False
             elif y >= self.max_scroll_y - END_SLACK_LINES:
@@ -303,9 +303,10 @@ class Transcript(ScrollView, can_focus=True):
             event.stop()
             self.post_message(self.LinkClicked(str(href)))
             return
-        y = event.y + round(self.scroll_y)
+        offset = event.get_content_offset(self)
+        y = round(self.scroll_y) + (offset.y if offset is not None else -1)
         index = self.document.cell_at(y)
-        if index is None:
+        if offset is None or index is None:
             return
         cell = self.document.cells[index]
         if isinstance(cell, EarlierCell):

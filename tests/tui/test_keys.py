@@ -1,0 +1,48 @@
+"""One table of what can be done; keys, palette, slash commands and help agree with it."""
+
+from __future__ import annotations
+
+from textual.binding import Binding
+
+from localpaged.tui.keys import ACTIONS, BY_SLASH, GROUPS, commands
+from localpaged.tui.screens.chat import ChatScreen
+from localpaged.tui.screens.help import help_content
+from testkit.screens import open_service, stage
+from testkit.scripted_engine import ScriptedEngine
+
+
+def test_ids_keys_and_slash_names_are_unique():
+    ids = [action.id for action in ACTIONS]
+    keys = [key for action in ACTIONS for key in action.keys.split(",") if key]
+    slashes = [action.slash for action in ACTIONS if action.slash]
+    for names in (ids, keys, slashes):
+        assert len(names) == len(set(names))
+
+
+def test_help_has_every_action_in_a_group():
+    text = help_content().plain
+    for action in ACTIONS:
+        assert action.label in text
+        assert action.group in GROUPS
+        assert f"/{action.slash}" in text
+
+
+def test_help_fits_eighty_columns():
+    assert max(len(line) for line in help_content().plain.split("\n")) <= 69
+
+
+async def test_everything_that_is_bound_or_a_command_does_something():
+    with open_service(ScriptedEngine()) as service:
+        async with stage(service, ScriptedEngine(), is_loaded=False) as shown:
+            needed = {action.id for action in ACTIONS if action.keys or action.slash}
+            assert needed - {"send"} <= set(shown.app.commands.deeds)
+            assert set(shown.app.commands.deeds) <= {action.id for action in ACTIONS}
+
+
+def test_the_screen_binds_every_key_of_the_table():
+    bound = {b.id for b in ChatScreen.BINDINGS if isinstance(b, Binding) and b.id}
+    assert bound == {action.id for action in ACTIONS if action.keys}
+
+
+def test_every_command_has_a_slash_name():
+    assert {action.id for action in commands()} == {action.id for action in BY_SLASH.values()}
