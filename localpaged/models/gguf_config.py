@@ -19,7 +19,6 @@ from localpaged.plain_text import visible
 ARCHITECTURES = ("llama", "qwen2", "qwen3")
 
 _DEFAULT_ROPE_THETA = 10_000.0
-_MAX_LAYERS = 4_096
 _OTHER_MODEL_HINT = f"GGUF files of {', '.join(ARCHITECTURES)} (and Mistral, SmolLM2) run."
 
 
@@ -43,7 +42,7 @@ def gguf_decoder_config(header: GgufHeader) -> DecoderConfig:
         vocab_size=_vocab_size(header),
         hidden_size=hidden_size,
         intermediate_size=fields.whole("feed_forward_length"),
-        num_layers=fields.whole("block_count", high=_MAX_LAYERS),
+        num_layers=fields.whole("block_count"),
         num_heads=num_heads,
         num_kv_heads=fields.whole("attention.head_count_kv", default=num_heads),
         head_dim=head_dim,
@@ -137,11 +136,16 @@ class _Fields:
 
     def bad(self, key: str, value: object) -> BadModelFile:
         """Return the error for a value that cannot be right."""
-        what = "is missing" if value is None else f"is {visible(repr(value)[:60])}"
+        what = "is missing" if value is None else f"is {_short(repr(value))}"
         return BadModelFile(
             f"{self.shown}: {self.architecture}.{key} {what}.",
             hint="The file is damaged or was converted wrongly: fetch it again.",
         )
+
+
+def _short(value: object) -> str:
+    """Return an untrusted value for the middle of a sentence."""
+    return visible(str(value)[:40])
 
 
 def _check_is_whole_model(header: GgufHeader) -> None:
@@ -159,7 +163,7 @@ def _check_is_whole_model(header: GgufHeader) -> None:
     kind = header.metadata.get("general.type", "model")
     if kind != "model":
         raise UnsupportedModel(
-            f"{shown} is not a model but of type {visible(str(kind))}.",
+            f"{shown} is not a model but of type {_short(kind)}.",
             hint="Give the file of the language model itself.",
         )
     architecture = header.metadata.get("general.architecture")
@@ -169,7 +173,7 @@ def _check_is_whole_model(header: GgufHeader) -> None:
         )
     if architecture not in ARCHITECTURES:
         raise UnsupportedModel(
-            f"{shown}: the architecture {visible(architecture)} is not supported.",
+            f"{shown}: the architecture {_short(architecture)} is not supported.",
             hint=_OTHER_MODEL_HINT,
         )
 
@@ -179,7 +183,8 @@ def _check_features(fields: _Fields) -> None:
     experts = fields.get("expert_count")
     if experts:
         raise UnsupportedModel(
-            f"{fields.shown}: {fields.architecture} with {experts} experts is not supported.",
+            f"{fields.shown}: {fields.architecture} with {_short(experts)} experts "
+            "is not supported.",
             hint="Mixture-of-experts models do not run; choose a dense model.",
         )
     for key in ("logit_scale", "attention.scale", "attention.clamp_kqv", "final_logit_softcapping"):
@@ -198,8 +203,8 @@ def _check_features(fields: _Fields) -> None:
     )
     if value_length is not None and value_length != key_length:
         raise UnsupportedModel(
-            f"{fields.shown}: keys of {key_length} and values of {value_length} dimensions "
-            "are not supported.",
+            f"{fields.shown}: keys of {_short(key_length)} and values of {_short(value_length)} "
+            "dimensions are not supported.",
             hint=_OTHER_MODEL_HINT,
         )
 
@@ -208,7 +213,7 @@ def _check_rope(fields: _Fields, head_dim: int) -> None:
     scaling = fields.get("rope.scaling.type")
     if scaling not in (None, "none"):
         raise UnsupportedModel(
-            f"{fields.shown}: the rope scaling {visible(str(scaling))} is not supported.",
+            f"{fields.shown}: the rope scaling {_short(scaling)} is not supported.",
             hint="Choose a version of the model without extended context.",
         )
     rotated = fields.whole("rope.dimension_count", default=head_dim)

@@ -9,18 +9,23 @@ import hashlib
 import os
 from pathlib import Path
 
-from localpaged.errors import ModelNotFound
+from localpaged.errors import BadModelFile, ModelNotFound
 from localpaged.models.chat_format import ChatFormat
 from localpaged.models.gguf_config import gguf_decoder_config, gguf_tensor_places
 from localpaged.models.gguf_file import read_gguf_header
 from localpaged.models.gguf_tokenizer import gguf_tokenizer_data
 from localpaged.models.model_record import ModelRecord
 from localpaged.models.opened_model import OpenedModel
-from localpaged.models.record_cache import model_state, read_record, write_record
+from localpaged.models.record_cache import (
+    cache_entry,
+    model_state,
+    read_record,
+    write_record,
+)
 from localpaged.models.registry import find_model
 from localpaged.models.safetensors_folder import safetensors_places
 from localpaged.models.tensor_files import SourceFile, source_file
-from localpaged.models.tensor_layout import check_tensors, tensor_layout
+from localpaged.models.tensor_layout import check_sizes, check_tensors, tensor_layout
 from localpaged.plain_text import visible
 
 _SAMPLES = 16
@@ -55,24 +60,34 @@ def open_model(name_or_path: str | Path) -> OpenedModel:
 
 
 def model_record(source: Path) -> ModelRecord:
-    """Return what is known of the model at `source`: from the cache, else from its files."""
-    if not source.exists():
-        raise ModelNotFound(
-            f"There is nothing at {visible(str(source))}.",
-            hint="`localpaged models list` shows what is here.",
-        )
-    is_cacheable = source.is_dir() or source.is_file()
-    if is_cacheable and (known := read_record(source)) is not None:
-        return known
-    record = _folder_record(source) if source.is_dir() else _gguf_record(source)
-    write_record(source, record)
+    """Return what is known of the model at `source`: from the cache, else from its files.
+
+    Raises ModelNotFound, BadModelFile or UnsupportedModel.
+    """
+    try:
+        if not source.exists():
+            raise ModelNotFound(
+                f"There is nothing at {visible(str(source))}.",
+                hint="`localpaged models list` shows what is here.",
+            )
+        entry = cache_entry(source)
+        if (known := read_record(entry)) is not None:
+            return known
+        record = _folder_record(source) if source.is_dir() else _gguf_record(source)
+    except OSError as error:
+        raise BadModelFile(
+            f"{visible(str(source))} cannot be read: {error.strerror}.",
+            hint="Check the disk and the permissions.",
+        ) from error
+    write_record(entry, record)
     return record
 
 
 def _gguf_record(path: Path) -> ModelRecord:
-    header = read_gguf_header(path)
     file = source_file(path)
+    header = read_gguf_header(path)
     config = gguf_decoder_config(header)
+    check_sizes(config, shown=visible(str(path)))
     places = gguf_tensor_places(header, config)
     return ModelRecord(
         config=config,
@@ -93,6 +108,7 @@ def _folder_record(folder: Path) -> ModelRecord:
 
     state = model_state(folder)
     config = transformers_decoder_config(folder)
+    check_sizes(config, shown=visible(str(folder)))
     places = dict(safetensors_places(folder))
     if config.is_tied:
         places.pop("lm_head.weight", None)  # some files carry the shared tensor twice

@@ -12,6 +12,7 @@ import hashlib
 import json
 import logging
 import os
+import stat
 from pathlib import Path
 
 import tokenizers
@@ -27,13 +28,18 @@ _SUFFIX = ".opened"
 _log = logging.getLogger(__name__)
 
 
-def read_record(source: Path) -> ModelRecord | None:
-    """Return what is known about the model at `source` as it is now, None when nothing is."""
-    path = _entry(source)
+def cache_entry(source: Path) -> Path:
+    """Return the file for what is known about the model at `source` as it is now."""
+    where = _digest(os.fsencode(source.resolve()))
+    return paths.cache_dir() / "models" / f"{where}-{model_state(source)}{_SUFFIX}"
+
+
+def read_record(entry: Path) -> ModelRecord | None:
+    """Return what is kept in `entry`, None when that is nothing usable."""
     try:
-        if path.stat().st_size > MAX_ENTRY_BYTES:
+        if entry.stat().st_size > MAX_ENTRY_BYTES:
             return None
-        head, _, body = path.read_bytes().partition(b"\n")
+        head, _, body = entry.read_bytes().partition(b"\n")
         described = json.loads(head)
         if described != _description(body, described["record_bytes"]):
             return None
@@ -42,24 +48,26 @@ def read_record(source: Path) -> ModelRecord | None:
     except FileNotFoundError:
         return None
     except (OSError, ValueError, LookupError, TypeError, RecursionError) as error:
-        _log.warning("The cache entry %s is not usable and is made again: %s", path.name, error)
+        _log.warning("The cache entry %s is not usable and is made again: %s", entry.name, error)
         return None
 
 
-def write_record(source: Path, record: ModelRecord) -> None:
-    """Keep `record` for the model at `source`; a full or read-only disk costs only the speed."""
-    path = _entry(source)
+def write_record(entry: Path, record: ModelRecord) -> None:
+    """Keep `record` in `entry`; a full or read-only disk costs only the speed.
+
+    `entry` must be from before the model was read: one that changes meanwhile is then read again.
+    """
     known = json.dumps(record_to_json(record), ensure_ascii=False).encode()
     body = known + record.tokenizer.text_tokenizer.encode()
     head = json.dumps(_description(body, len(known))).encode()
     try:
-        paths.ensure_private_dir(path.parent)
-        write_atomically(path, head + b"\n" + body)
-        for other in path.parent.glob(f"{path.name.partition('-')[0]}-*{_SUFFIX}"):
-            if other != path:
+        folder = paths.ensure_private_dir(entry.parent)
+        write_atomically(entry, head + b"\n" + body)
+        for other in folder.glob(f"*{entry.name.partition('-')[0]}-*"):
+            if other != entry:
                 other.unlink(missing_ok=True)
     except OSError as error:
-        _log.warning("The cache entry %s could not be written: %s", path, error)
+        _log.warning("The cache entry %s could not be written: %s", entry, error)
 
 
 def model_state(source: Path) -> str:
@@ -67,15 +75,13 @@ def model_state(source: Path) -> str:
     files = sorted(source.iterdir()) if source.is_dir() else [source]
     states = []
     for file in files:
-        status = file.stat()
-        if not os.path.isdir(file):  # noqa: PTH112 (the status is at hand, this reads no disk)
+        try:
+            status = file.stat()
+        except FileNotFoundError:  # a link that leads nowhere
+            continue
+        if stat.S_ISREG(status.st_mode):
             states.append((file.name, status.st_size, status.st_mtime_ns, status.st_ino))
     return _digest(repr(states).encode())
-
-
-def _entry(source: Path) -> Path:
-    where = _digest(os.fsencode(source.resolve()))
-    return paths.cache_dir() / "models" / f"{where}-{model_state(source)}{_SUFFIX}"
 
 
 def _description(body: bytes, record_bytes: object) -> dict[str, object]:

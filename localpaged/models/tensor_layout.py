@@ -15,6 +15,7 @@ from localpaged.errors import BadModelFile
 from localpaged.plain_text import visible
 
 ROPE_FACTORS = "rope_factors"
+MAX_LAYERS = 4_096
 
 _PROJECTIONS = ("qkv", "o", "gate_up", "down")
 _MAX_NAMES_SHOWN = 5
@@ -62,6 +63,31 @@ class FusedTensor:
         stem, _, kind = self.name.rpartition(".")
         is_one = kind == "weight" and stem.rpartition(".")[2] in _PROJECTIONS
         return stem if is_one else None
+
+
+def check_sizes(config: DecoderConfig, *, shown: str) -> None:
+    """Raise BadModelFile for sizes no decoder can have."""
+    sizes = {
+        "vocabulary": config.vocab_size,
+        "hidden size": config.hidden_size,
+        "intermediate size": config.intermediate_size,
+        "number of heads": config.num_heads,
+        "number of KV heads": config.num_kv_heads,
+        "head dimension": config.head_dim,
+        "context": config.context_length,
+    }
+    wrong = [f"{name} {size}" for name, size in sizes.items() if not 1 <= size < 2**31]
+    if not 1 <= config.num_layers <= MAX_LAYERS:
+        wrong.append(f"number of layers {config.num_layers}")
+    if not wrong and config.num_heads % config.num_kv_heads:
+        wrong.append(f"{config.num_heads} heads over {config.num_kv_heads} KV heads")
+    if config.head_dim % 2:
+        wrong.append(f"odd head dimension {config.head_dim}")
+    if wrong:
+        raise BadModelFile(
+            f"{shown}: its config has the {', '.join(wrong)}.",
+            hint="The config is damaged: fetch the model again.",
+        )
 
 
 def tensor_layout(config: DecoderConfig) -> tuple[FusedTensor, ...]:

@@ -9,6 +9,7 @@ from typing import Any
 
 from localpaged.decoder_config import DecoderConfig, Llama3RopeScaling
 from localpaged.errors import BadModelFile, UnsupportedModel
+from localpaged.models.tensor_layout import MAX_LAYERS
 from localpaged.plain_text import visible
 
 FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
@@ -25,6 +26,7 @@ def transformers_decoder_config(folder: Path) -> DecoderConfig:
     """
     raw = _read_json(folder / "config.json")
     _check_family(folder, raw)
+    _check_num_layers(folder, raw)
     config = _auto_config(folder)
     _check_features(folder, config)
     num_heads = config.num_attention_heads
@@ -90,13 +92,23 @@ def _check_family(folder: Path, raw: dict[str, Any]) -> None:
         )
 
 
+def _check_num_layers(folder: Path, raw: dict[str, Any]) -> None:
+    # before transformers makes a list of that length
+    layers = raw.get("num_hidden_layers", 1)
+    if type(layers) is not int or not 1 <= layers <= MAX_LAYERS:
+        raise BadModelFile(
+            f"{visible(str(folder))}: its config has {visible(str(layers)[:40])} layers.",
+            hint="The config is damaged: fetch the model again.",
+        )
+
+
 def _auto_config(folder: Path) -> Any:
     from transformers import AutoConfig
 
     try:
         return AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
     except Exception as error:  # transformers raises whatever its validators raise
-        reason = visible(str(error).strip().split("\n")[0])
+        reason = visible(" ".join(str(error).split())[:300])
         raise BadModelFile(
             f"{visible(str(folder))}: config.json is not valid: {reason}",
             hint="Fetch the model again.",

@@ -66,7 +66,7 @@ def _load(folder: Path) -> Any:
                 folder, local_files_only=True, trust_remote_code=False
             )
         except Exception as error:  # it raises whatever the many formats' readers raise
-            reason = visible(str(error).strip().split("\n")[0])
+            reason = visible(" ".join(str(error).split())[:300])
             raise BadModelFile(
                 f"{visible(str(folder))}: the tokenizer cannot be read: {reason}",
                 hint="Fetch the model again, tokenizer.json included.",

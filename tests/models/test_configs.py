@@ -242,6 +242,7 @@ def test_gguf_features_the_decoder_lacks_are_refused_by_name(
         ({"block_count": None}, "block_count is missing"),
         ({"block_count": 0}, "block_count is 0"),
         ({"block_count": 2**31}, "block_count is 2147483648"),
+        ({"block_count": "x" * 5_000}, "block_count is 'x{39}\\."),
         ({"attention__head_count": "four"}, "head_count is 'four'"),
         ({"attention__layer_norm_rms_epsilon": float("nan")}, "epsilon is nan"),
         ({"rope__freq_base": -1.0}, "freq_base is -1.0"),
@@ -252,6 +253,32 @@ def test_gguf_values_that_cannot_be_are_refused(
 ):
     with pytest.raises(BadModelFile, match=sentence):
         gguf_config(tmp_path, **metadata)
+
+
+@pytest.mark.parametrize(
+    ("fields", "sentence"),
+    [
+        ({"num_hidden_layers": 10**9}, "1000000000 layers"),
+        ({"num_hidden_layers": 0}, "0 layers"),
+        ({"num_hidden_layers": "\x1b"}, "␛ layers"),
+        ({"vocab_size": -1}, "vocabulary -1"),
+        ({"num_attention_heads": 4, "num_key_value_heads": 3}, "4 heads over 3 KV heads"),
+        ({"head_dim": 15}, "even rotary dimension"),
+    ],
+)
+def test_sizes_no_decoder_has_are_refused_at_once(
+    tmp_path: Path, fields: dict[str, Any], sentence: str
+):
+    with pytest.raises(BadModelFile, match=sentence):
+        open_model(edited_config(tmp_path, "qwen3", **fields))
+
+
+def test_an_odd_head_dimension_of_a_gguf_file_is_refused(tmp_path: Path):
+    keys = ("attention.key_length", "attention.value_length", "rope.dimension_count")
+    path = make.save_tiny_gguf(tmp_path, "llama", metadata=dict.fromkeys(keys, 15))
+
+    with pytest.raises(BadModelFile, match="odd head dimension 15"):
+        open_model(path)
 
 
 @pytest.mark.parametrize("architecture", ["qwen3moe", "mamba", "gpt-oss", "\x1b]0;x\x07"])

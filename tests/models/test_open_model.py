@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from localpaged import paths
-from localpaged.errors import LocalPagedError, ModelNotFound
+from localpaged.errors import BadModelFile, LocalPagedError, ModelNotFound
 from localpaged.models import open_model as module
+from localpaged.models.gguf_file import GgufHeader, read_gguf_header
 from localpaged.models.open_model import open_model
 from localpaged.models.registry import add_entry
 from testkit.gguf_files import save_tiny_gguf
@@ -130,6 +131,41 @@ def test_the_cache_is_for_its_owner_alone(tmp_path: Path):
     assert cache_entry().stat().st_mode & 0o077 == 0
 
 
+def test_a_model_that_changes_while_it_is_read_is_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    path = save_tiny_gguf(tmp_path, "llama")
+    longer = save_tiny_gguf(tmp_path / "other", "llama", max_position_embeddings=1_024)
+
+    def read_then_replace(source: Path) -> GgufHeader:
+        header = read_gguf_header(source)
+        longer.replace(path)
+        return header
+
+    monkeypatch.setattr(module, "read_gguf_header", read_then_replace)
+    open_model(path)
+    monkeypatch.setattr(module, "read_gguf_header", read_gguf_header)
+
+    assert open_model(path).config.context_length == 1_024
+
+
+def test_links_that_lead_nowhere_are_no_part_of_a_folder(tmp_path: Path):
+    folder = save_tiny_model(tmp_path / "tiny", "llama")
+    (folder / "gone").symlink_to(tmp_path / "nowhere")
+
+    assert open_model(folder).config.num_layers == 3
+
+
+def test_a_disk_error_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    def fail(path: Path) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(module, "_gguf_record", fail)
+
+    with pytest.raises(BadModelFile, match=r"llama-f32\.gguf cannot be read: Permission denied"):
+        open_model(save_tiny_gguf(tmp_path, "llama"))
+
+
 def test_models_with_other_weights_have_other_fingerprints(tmp_path: Path):
     path = save_tiny_gguf(tmp_path, "llama")
     os.utime(path, ns=(5, 5))
@@ -178,6 +214,7 @@ def run_python(code: str, home: Path) -> str:
 
 OPEN = """
 import sys, time
+from localpaged.models.gguf_file import GgufHeader, read_gguf_header
 from localpaged.models.open_model import open_model
 from localpaged.prompt import PromptMessage
 opened = open_model({path!r})
