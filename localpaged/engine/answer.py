@@ -1,4 +1,4 @@
-"""Answer: what the engine remembers of a request besides its tokens: text, times, the bill."""
+"""Answer: what the engine remembers of a sequence besides its tokens: text, times, the bill."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Vocabulary:
 
 
 class Answer:
-    """One request's way from tokens to text. Engine thread only. Times from one monotonic clock."""
+    """One sequence's way from tokens to text. Engine thread only; times of one monotonic clock."""
 
     def __init__(self, sequence: Sequence, vocabulary: Vocabulary, *, submitted_s: float) -> None:
         self.sequence = sequence
@@ -39,14 +39,13 @@ class Answer:
         self._submitted_s = submitted_s
         self._first_token_s: float | None = None
         self._last_token_s = submitted_s
+        self.is_over = False
 
     def push(
         self, token_id: int, *, now_s: float, context_length: int
     ) -> tuple[str, FinishReason | None]:
         """Take the sampled token; return the text that is certain and, at the end, why."""
-        if self._first_token_s is None:
-            self._first_token_s = now_s
-        self._last_token_s = now_s
+        self.note_token(now_s)
         sampling = self.sequence.request.sampling
         if token_id in self._vocabulary.eos_ids and not sampling.ignore_eos:
             return self._detokenizer.finish(), FinishReason.STOP
@@ -60,17 +59,33 @@ class Answer:
             return text, FinishReason.STOP if is_stopped else FinishReason.LENGTH
         return text, None
 
+    def note_token(self, now_s: float) -> None:
+        """Take the time of a token."""
+        if self._first_token_s is None:
+            self._first_token_s = now_s
+        self._last_token_s = now_s
+
+    def branch_off(self, sequence: Sequence) -> Answer:
+        """Return the answer of a sequence that was forked before its first token."""
+        return Answer(sequence, self._vocabulary, submitted_s=self._submitted_s)
+
+    def text_of(self, token_ids: tuple[int, ...]) -> str:
+        """Return the text of a whole answer that was not pushed token by token."""
+        fresh = self.branch_off(self.sequence)
+        pieces = [fresh._detokenizer.push(token_id) for token_id in token_ids]
+        return "".join(pieces) + fresh.finish_text()
+
     def finish_text(self) -> str:
         """Return what was held back when the answer is ended from outside."""
         return self._detokenizer.finish()
 
-    def usage(self) -> Usage:
-        """Return the bill so far."""
+    def usage(self, *, num_tokens: int | None = None) -> Usage:
+        """Return the bill so far; of `num_tokens` tokens where they are not the sequence's own."""
         first = self._first_token_s
         return Usage(
             prompt_tokens=self.sequence.num_prompt,
             cached_tokens=self.sequence.num_cached_at_start or 0,
-            completion_tokens=self.sequence.num_generated,
+            completion_tokens=self.sequence.num_generated if num_tokens is None else num_tokens,
             ttft_s=0.0 if first is None else first - self._submitted_s,
             decode_s=0.0 if first is None else self._last_token_s - first,
         )

@@ -37,7 +37,7 @@ def build_batch(plan: StepPlan, *, block_size: int) -> Batch:
         token_ids += row.token_ids
         positions += range(row.start, row.end)
         slots += _slots(row, block_size)
-        if row.is_sampled:
+        if row.needs_logits:
             sampled.append(len(token_ids) - 1)
     decodes = [row for row in plan.rows if len(row.token_ids) == 1]
     widest = max((len(row.block_table) for row in decodes), default=0)

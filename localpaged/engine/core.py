@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import logging
 import secrets
 import time
 from collections.abc import Callable
-from typing import Protocol
 
+from localpaged.engine.admission import check_request
 from localpaged.engine.answer import Answer, Vocabulary
+from localpaged.engine.beam_group import BeamGroup
+from localpaged.engine.beam_search import BeamSearch
+from localpaged.engine.containment import Runner, run_contained
 from localpaged.engine.events import (
     Event,
     FailEvent,
@@ -17,29 +19,21 @@ from localpaged.engine.events import (
     PrefillEvent,
     TokenEvent,
 )
+from localpaged.engine.live_request import LiveRequest
 from localpaged.engine.metrics import Metrics, take_snapshot
 from localpaged.engine.params import EngineConfig, Request, RequestId
 from localpaged.engine.scheduler import Scheduler
 from localpaged.engine.sequence import Sequence
 from localpaged.engine.snapshot import EngineSnapshot
-from localpaged.engine.step_plan import PlannedRow, RowResult, StepPlan, StepResult
-from localpaged.errors import EngineError, LocalPagedError, PromptTooLong, StepFailed
-
-log = logging.getLogger(__name__)
-
-
-class Runner(Protocol):
-    """Computes a plan; `ModelRunner`, or a fake."""
-
-    def run(self, plan: StepPlan) -> StepResult:
-        """Compute the plan's tokens and sample its sampled rows."""
+from localpaged.engine.step_plan import RowResult, SequenceId, StepPlan, StepResult
+from localpaged.errors import LocalPagedError, StepFailed
 
 
 class EngineCore:
     """Scheduler, runner and answers of one model. Engine thread only.
 
-    Every accepted request gets exactly one FinishEvent or FailEvent; its blocks are given back
-    before that event is returned.
+    Every accepted request gets a FinishEvent for each of its answers, the last one marked, or
+    exactly one FailEvent; blocks are given back before such an event is returned.
     """
 
     def __init__(
@@ -60,45 +54,71 @@ class EngineCore:
         self._names = {"model_name": model_name, "device": device}
         self._block_bytes = block_bytes
         self._clock = clock
-        self._answers: dict[RequestId, Answer] = {}
+        self._requests: dict[RequestId, LiveRequest] = {}
+        self._answers: dict[SequenceId, Answer] = {}
         self._metrics = Metrics()
 
     @property
     def is_idle(self) -> bool:
         """Whether a step would do nothing."""
-        return not self._answers
+        return not self._requests
 
     def submit(self, request: Request, *, submitted_s: float | None = None) -> list[Event]:
         """Queue a request, or return the FailEvent that says why not."""
         try:
-            self._validate(request)
+            check_request(
+                request,
+                self.config,
+                vocab_size=len(self._vocabulary.token_bytes),
+                is_running=request.id in self._requests,
+                num_waiting=len(self.scheduler.waiting),
+            )
         except LocalPagedError as error:
             return [FailEvent(request.id, error)]
+        search = self._beam_search(request)
         seed = request.sampling.seed
-        sequence = Sequence(
+        sequence = self.scheduler.add(
             request,
             seed=secrets.randbits(62) if seed is None else seed,
-            block_size=self.config.block_size,
+            num_candidates=0 if search is None else search.num_candidates,
         )
-        self._answers[request.id] = Answer(
+        answer = Answer(
             sequence,
             self._vocabulary,
             submitted_s=self._clock() if submitted_s is None else submitted_s,
         )
-        self.scheduler.add(sequence)
+        beams = None if search is None else BeamGroup(search, sequence)
+        self._requests[request.id] = LiveRequest(request, answer, beams=beams)
+        self._answers[sequence.id] = answer
+        if request.is_foreground:
+            self.focus(request.chat_id)
         return []
 
-    def cancel(self, request_id: RequestId) -> list[Event]:
-        """End a request and keep its text; unknown ids are ignored."""
-        answer = self._answers.get(request_id)
-        if answer is None:
+    def focus(self, chat_id: str) -> None:
+        """Serve this chat before others from now on: the user looks at it."""
+        self.scheduler.foreground_chat = chat_id
+
+    def cancel(self, request_id: RequestId, *, branch: int | None = None) -> list[Event]:
+        """End a request, or one of its answers, and keep the text; unknown ids are ignored."""
+        live = self._requests.get(request_id)
+        if live is None:
             return []
-        return self._finish(answer, answer.finish_text(), (), FinishReason.CANCELLED)
+        if live.beams is not None:
+            return self._finish_beams(live, FinishReason.CANCELLED)
+        if branch is None and len(live.answers) < live.request.num_samples:
+            # Nothing branched yet: the only sequence stands for all answers.
+            return self._finish_unbranched(live)
+        return [
+            event
+            for answer in live.open_answers
+            if branch is None or answer.sequence.branch == branch
+            for event in self._finish(answer, answer.finish_text(), (), FinishReason.CANCELLED)
+        ]
 
     def fail_all(self, error: LocalPagedError) -> list[Event]:
         """End every request with `error`."""
         return [
-            event for answer in list(self._answers.values()) for event in self._fail(answer, error)
+            event for live in list(self._requests.values()) for event in self._fail(live, error)
         ]
 
     def step(self) -> list[Event]:
@@ -106,12 +126,11 @@ class EngineCore:
         plan = self.scheduler.plan()
         if plan is None:
             return []
-        try:
-            result = self._runner.run(plan)
-        except Exception as error:  # whatever breaks a step must not take the engine down
-            log.exception("a step of %d tokens failed", plan.num_tokens)
-            return self._fail_step(plan, error)
-        return self._commit(plan, result)
+        started_s = self._clock()
+        result = run_contained(self._runner, plan)
+        now_s = self._clock()
+        self.scheduler.learn(plan, seconds=now_s - started_s)
+        return self._commit(plan, result, now_s)
 
     def snapshot(self) -> EngineSnapshot:
         """Return a picture of now."""
@@ -126,105 +145,140 @@ class EngineCore:
     def check(self) -> None:
         """Recompute every invariant; between steps only."""
         self.scheduler.check()
-        assert set(self._answers) == {s.request.id for s in self.scheduler.sequences}
+        live = {s.id: s.request.id for s in self.scheduler.sequences}
+        assert set(live.values()) == set(self._requests)
+        assert set(self._answers) <= {
+            answer.sequence.id for r in self._requests.values() for answer in r.answers
+        }
 
-    def _validate(self, request: Request) -> None:
-        limit = self.config.context_length
-        num_prompt = len(request.prompt_ids)
-        if not num_prompt:
-            raise EngineError("The prompt is empty.", hint="Write something first.")
-        if num_prompt >= limit:
-            raise PromptTooLong(
-                f"The prompt has {num_prompt:,} tokens; the context holds {limit:,}, "
-                "answer included.",
-                hint="Shorten the prompt or start a new chat.",
-            )
-        max_tokens = request.sampling.max_tokens
-        if max_tokens is not None and num_prompt + max_tokens > limit:
-            raise PromptTooLong(
-                f"{num_prompt:,} prompt tokens and an answer of up to {max_tokens:,} need "
-                f"{num_prompt + max_tokens:,}; the context holds {limit:,}.",
-                hint=f"Ask for at most {limit - num_prompt:,} tokens.",
-            )
-        if request.id in self._answers:
-            raise EngineError(f"Request {request.id} is running already.")
-        if len(self.scheduler.waiting) >= self.config.max_waiting:
-            raise EngineError(
-                f"{len(self.scheduler.waiting):,} requests are waiting already.",
-                hint="Try again when some are done.",
-            )
-        vocab_size = len(self._vocabulary.token_bytes)
-        if not all(0 <= token_id < vocab_size for token_id in request.prompt_ids):
-            raise EngineError("The prompt has token ids that the model does not know.")
+    def _beam_search(self, request: Request) -> BeamSearch | None:
+        if request.beam is None:
+            return None
+        room = self.config.context_length - len(request.prompt_ids)
+        max_tokens = request.sampling.max_tokens or room
+        eos_ids = frozenset() if request.sampling.ignore_eos else self._vocabulary.eos_ids
+        return BeamSearch(request.beam, eos_ids=eos_ids, max_tokens=max_tokens)
 
-    def _commit(self, plan: StepPlan, result: StepResult) -> list[Event]:
-        self.scheduler.commit(plan, result)
-        now_s = self._clock()
+    def _commit(self, plan: StepPlan, result: StepResult, now_s: float) -> list[Event]:
+        self._metrics.steps += 1
         events: list[Event] = []
         num_sampled = 0
-        for row, row_result in zip(plan.rows, result.rows, strict=True):
-            answer = self._answers[row.request_id]
-            self._count_prompt(answer.sequence, row)
-            if row_result is None:
-                events.append(_prefill_event(answer.sequence))
-            else:
-                num_sampled += row_result.token_id is not None
-                events += self._take(answer, row, row_result, now_s)
-        self._metrics.steps += 1
+        sequences = self.scheduler.advance(plan, result)
+        for row, sequence, row_result in zip(plan.rows, sequences, result.rows, strict=True):
+            live = self._requests.get(row.request_id)
+            if live is None:
+                continue  # a sibling of this row failed the whole request
+            if row_result is not None and row_result.error is not None:
+                events += self._fail(live, StepFailed(row_result.error, hint=FAILED_STEP_HINT))
+                continue
+            self._metrics.count_prompt(sequence, row)
+            if row.start < sequence.num_prompt:
+                events.append(_prefill_event(sequence))
+            if row_result is not None:
+                num_sampled += len(row_result.token_ids)
+                events += self._take(live, sequence, row_result, now_s)
         self._metrics.count_generated(num_sampled, now_s=now_s)
         return events
 
     def _take(
-        self, answer: Answer, row: PlannedRow, result: RowResult, now_s: float
+        self, live: LiveRequest, sequence: Sequence, result: RowResult, now_s: float
     ) -> list[Event]:
-        if result.token_id is None:
-            return self._fail(answer, StepFailed(f"The answer broke off: {result.error}."))
-        events: list[Event] = [_prefill_event(answer.sequence)] if row.sample_index == 0 else []
-        text, reason = answer.push(
-            result.token_id, now_s=now_s, context_length=self.config.context_length
-        )
+        if live.beams is not None:
+            live.beams.take(sequence, result.candidates, self.scheduler)
+            live.first.note_token(now_s)
+            return self._finish_beams(live, FinishReason.STOP) if live.beams.is_done else []
+        grown = [self._answers[sequence.id]]
+        for branch in range(1, len(result.token_ids)):
+            child = self.scheduler.fork(sequence, branch=branch)
+            grown.append(grown[0].branch_off(child))
+            self._answers[child.id] = grown[-1]
+            live.answers.append(grown[-1])
+        events: list[Event] = []
+        for answer, token_id in zip(grown, result.token_ids, strict=True):
+            answer.sequence.tokens.append(token_id)
+            events += self._push(answer, token_id, now_s)
+        return events
+
+    def _push(self, answer: Answer, token_id: int, now_s: float) -> list[Event]:
+        text, reason = answer.push(token_id, now_s=now_s, context_length=self.config.context_length)
         if reason is not None:
-            return events + self._finish(answer, text, (result.token_id,), reason)
-        return [*events, TokenEvent(row.request_id, (result.token_id,), text)]
+            return self._finish(answer, text, (token_id,), reason)
+        sequence = answer.sequence
+        return [TokenEvent(sequence.request.id, (token_id,), text, sequence.branch)]
 
     def _finish(
         self, answer: Answer, text: str, token_ids: tuple[int, ...], reason: FinishReason
     ) -> list[Event]:
-        request_id = answer.sequence.request.id
+        request_id, branch = answer.sequence.request.id, answer.sequence.branch
+        live = self._requests[request_id]
         self._drop(answer)
         events: list[Event] = []
         if text or token_ids:
-            events.append(TokenEvent(request_id, token_ids, text))
-        return [*events, FinishEvent(request_id, reason, answer.usage())]
+            events.append(TokenEvent(request_id, token_ids, text, branch))
+        is_last = not live.is_open
+        if is_last:
+            del self._requests[request_id]
+        return [*events, FinishEvent(request_id, reason, answer.usage(), branch, is_last)]
 
-    def _fail(self, answer: Answer, error: LocalPagedError) -> list[Event]:
-        request_id, text = answer.sequence.request.id, answer.finish_text()
-        self._drop(answer)
-        events: list[Event] = [TokenEvent(request_id, (), text)] if text else []
-        return [*events, FailEvent(request_id, error)]
+    def _finish_unbranched(self, live: LiveRequest) -> list[Event]:
+        request = live.request
+        self._drop(live.first)
+        del self._requests[request.id]
+        last = request.num_samples - 1
+        return [
+            FinishEvent(
+                request.id, FinishReason.CANCELLED, live.first.usage(), branch, branch == last
+            )
+            for branch in range(request.num_samples)
+        ]
 
-    def _fail_step(self, plan: StepPlan, error: Exception) -> list[Event]:
-        message = str(error).splitlines()[0] if str(error) else type(error).__name__
-        failure = StepFailed(
-            f"The forward pass failed: {message}",
-            hint="Other chats go on. Try again; the log has the details.",
-        )
+    def _finish_beams(self, live: LiveRequest, reason: FinishReason) -> list[Event]:
+        assert live.beams is not None
+        request, first = live.request, live.first
+        best = live.beams.best()[: request.num_samples]
+        for sequence in live.beams.sequences:
+            self.scheduler.finish(sequence)
+        del self._answers[first.sequence.id]
+        del self._requests[request.id]
         events: list[Event] = []
-        for row in plan.rows:
-            events += self._fail(self._answers[row.request_id], failure)
+        for branch, hypothesis in enumerate(best):
+            token_ids = hypothesis.token_ids
+            is_ended = bool(token_ids) and token_ids[-1] in self._vocabulary.eos_ids
+            why = reason if is_ended or reason is FinishReason.CANCELLED else FinishReason.LENGTH
+            events += [
+                TokenEvent(request.id, token_ids, first.text_of(token_ids), branch),
+                FinishEvent(
+                    request.id,
+                    why,
+                    first.usage(num_tokens=len(token_ids)),
+                    branch,
+                    is_last=branch == len(best) - 1,
+                    score=hypothesis.score,
+                ),
+            ]
         return events
 
-    def _drop(self, answer: Answer) -> None:
-        self.scheduler.finish(answer.sequence)
-        del self._answers[answer.sequence.request.id]
+    def _fail(self, live: LiveRequest, error: LocalPagedError) -> list[Event]:
+        events: list[Event] = []
+        if live.beams is not None:
+            for sequence in live.beams.sequences:
+                self.scheduler.finish(sequence)
+            self._answers.pop(live.first.sequence.id, None)
+        else:
+            for answer in live.open_answers:
+                if text := answer.finish_text():
+                    events.append(TokenEvent(live.request.id, (), text, answer.sequence.branch))
+                self._drop(answer)
+        del self._requests[live.request.id]
+        return [*events, FailEvent(live.request.id, error)]
 
-    def _count_prompt(self, sequence: Sequence, row: PlannedRow) -> None:
-        if sequence.num_prompt and row.start == sequence.num_cached_at_start:
-            self._metrics.prompt_tokens += sequence.num_prompt
-            self._metrics.cached_prompt_tokens += row.start
-        self._metrics.computed_prompt_tokens += max(
-            0, min(row.end, sequence.num_prompt) - row.start
-        )
+    def _drop(self, answer: Answer) -> None:
+        answer.is_over = True
+        self.scheduler.finish(answer.sequence)
+        del self._answers[answer.sequence.id]
+
+
+FAILED_STEP_HINT = "Other chats go on. Try again; the log has the details."
 
 
 def _prefill_event(sequence: Sequence) -> PrefillEvent:

@@ -57,25 +57,33 @@ class TokenEvent:
     """New text. `token_ids` are the sampled ids since the last event; `text` may be empty.
 
     Text is held back while it may be half a character or the start of a stop string.
+    `branch` counts a request's answers from 0.
     """
 
     request_id: RequestId
     token_ids: tuple[int, ...]
     text: str
+    branch: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class FinishEvent:
-    """The request is over; all its text has been sent."""
+    """An answer is over; all its text has been sent. `is_last`: and so is its request.
+
+    `score` is a beam's: its log probability over length ** length_penalty.
+    """
 
     request_id: RequestId
     reason: FinishReason
     usage: Usage
+    branch: int = 0
+    is_last: bool = True
+    score: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class FailEvent:
-    """The request is over with an error; text sent before stays valid."""
+    """The request is over with an error, all its answers; text sent before stays valid."""
 
     request_id: RequestId
     error: LocalPagedError

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 
 from localpaged.engine.block_pool import BlockPool
@@ -14,7 +15,7 @@ class KVManager:
     """Block tables, sharing, copy-on-write, eviction. Engine thread only.
 
     Invariants (see `check`): the count of a block is the number of block tables with it plus
-    pending copies from it; a block that will be written has one user and is not in the tree;
+    pending copies from it; a block that will be written is in one block table and not in the tree;
     who holds a block of the tree holds everything above it, so eviction never breaks a prefix.
     """
 
@@ -56,6 +57,31 @@ class KVManager:
             sequence.block_table.append(self._acquire())
         return True
 
+    def fork(self, parent: Sequence, child: Sequence) -> bool:
+        """Give `child`, which has the parent's computed tokens, the parent's KV.
+
+        Full blocks are shared; a tail block is copied before the next step, never shared, since
+        both will write into it. Returns False, with nothing held, when there is no block for it.
+        """
+        assert not child.block_table
+        size = self.block_size
+        num_full, num_tail = divmod(parent.num_computed, size)
+        # Only published blocks may be shared: an unpublished full block cannot exist between steps.
+        assert num_full == parent.num_published
+        if num_tail and self.pool.num_free + self.pool.num_cached == 0:
+            return False
+        for block in parent.block_table[:num_full]:
+            self.pool.share(block)
+        child.block_table += parent.block_table[:num_full]
+        child.num_computed = parent.num_computed
+        child.num_published = num_full
+        if num_tail:
+            source = parent.block_table[num_full]
+            self.pool.share(source)
+            child.pending_copy = BlockCopy(source, self._acquire())
+            child.block_table.append(child.pending_copy.target)
+        return True
+
     def advance(self, sequence: Sequence, num_tokens: int) -> None:
         """Record that KV for `num_tokens` more tokens exists; publish the blocks it filled."""
         sequence.num_computed += num_tokens
@@ -95,21 +121,22 @@ class KVManager:
 
     def check(self, sequences: Iterable[Sequence]) -> None:
         """Recompute every invariant from the live sequences."""
-        users: list[int] = []
+        live = list(sequences)
+        users = [block for sequence in live for block in sequence.block_table]
+        copied = [s.pending_copy.source for s in live if s.pending_copy is not None]
+        self.tree.check()
+        self.pool.check(users + copied, self.tree.blocks())
+        tables = Counter(users)
         positions = {block: prefix for prefix, block in self.tree.paths()}
-        for sequence in sequences:
+        for sequence in live:
             sequence.check()
-            users += sequence.block_table
-            if sequence.pending_copy is not None:
-                users.append(sequence.pending_copy.source)
             keys = sequence.keys(len(sequence.tokens))
             for i, block in enumerate(sequence.block_table):
                 if i < sequence.num_published:
                     assert positions[block] == tuple(keys[: i + 1]), "the tree has other tokens"
                 else:
-                    assert block not in positions and self.pool.refs(block) == 1, "unsafe write"
-        self.tree.check()
-        self.pool.check(users, self.tree.blocks())
+                    assert block not in positions, "a block of the tree would be written"
+                    assert tables[block] == 1, "a shared block would be written"
 
     def _settle_copy(self, sequence: Sequence) -> None:
         if sequence.pending_copy is not None:

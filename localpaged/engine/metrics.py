@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from localpaged.engine.scheduler import Scheduler
 from localpaged.engine.sequence import Sequence, Status
 from localpaged.engine.snapshot import EngineSnapshot, SequenceView
+from localpaged.engine.step_plan import PlannedRow
 
 RATE_WINDOW_S = 2.0
 
@@ -28,6 +29,13 @@ class Metrics:
         self.generated_tokens += num_tokens
         self._recent.append((now_s, num_tokens))
 
+    def count_prompt(self, sequence: Sequence, row: PlannedRow) -> None:
+        """Count the prompt tokens that a row computed, and at its first one what was cached."""
+        if row.start == sequence.num_cached_at_start:
+            self.prompt_tokens += sequence.num_prompt
+            self.cached_prompt_tokens += row.start
+        self.computed_prompt_tokens += max(0, min(row.end, sequence.num_prompt) - row.start)
+
     def tokens_per_s(self, now_s: float) -> float:
         """Return sampled tokens a second over the last two seconds."""
         while self._recent and self._recent[0][0] < now_s - RATE_WINDOW_S:
@@ -47,7 +55,7 @@ def take_snapshot(
     """Return the engine's state between two steps as plain values."""
     kv, pool = scheduler.kv, scheduler.kv.pool
     running = [_view(s, scheduler, None) for s in scheduler.running]
-    waiting = [_view(s, scheduler, place) for place, s in enumerate(scheduler.waiting, start=1)]
+    waiting = [_view(s, scheduler, place) for place, s in enumerate(scheduler.queue(), start=1)]
     return EngineSnapshot(
         model_name=model_name,
         device=device,

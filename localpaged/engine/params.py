@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from typing import Literal
 
 from localpaged.errors import BadParameter
 
@@ -11,6 +12,7 @@ RequestId = str
 BLOCK_SIZE_TOKENS = 16
 MAX_STOPS = 16
 MAX_STOP_CHARS = 1_000
+MAX_BRANCHES = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +49,35 @@ class SamplingParams:
 
 
 @dataclass(frozen=True, slots=True)
+class BeamParams:
+    """Beam search, with the meanings of transformers' `generate`.
+
+    `width` beams live on; `length_penalty` divides a finished beam's score by length ** penalty;
+    `early_stopping` True ends when `width` beams are finished, False when none is likely to get
+    better, "never" when none can. Raises BadParameter.
+    """
+
+    width: int
+    length_penalty: float = 1.0
+    early_stopping: bool | Literal["never"] = False
+
+    def __post_init__(self) -> None:
+        _whole("beam width", self.width, low=2, high=MAX_BRANCHES)
+        _in_range("length_penalty", self.length_penalty, -10.0, 10.0)
+        if self.early_stopping not in (True, False, "never"):
+            raise BadParameter(
+                f"early_stopping is True, False or never, not {self.early_stopping!r}."
+            )
+
+
+@dataclass(frozen=True, slots=True)
 class Request:
     """One submission: a tokenised prompt and how to continue it.
 
     `chat_id` groups requests for fairness; `is_foreground` marks the chat the user looks at.
     `is_continuation`: the answer goes on in the middle of a text that ends the prompt.
+    `num_samples` answers are drawn from one reading of the prompt; with `beam` its best beams,
+    as many as `num_samples`, are the answers. Raises BadParameter.
     """
 
     id: RequestId
@@ -60,6 +86,15 @@ class Request:
     chat_id: str = ""
     is_foreground: bool = False
     is_continuation: bool = False
+    num_samples: int = 1
+    beam: BeamParams | None = None
+
+    def __post_init__(self) -> None:
+        _whole("num_samples", self.num_samples, low=1, high=MAX_BRANCHES)
+        if self.beam is not None and self.num_samples > self.beam.width:
+            raise BadParameter(
+                f"{self.num_samples} answers out of {self.beam.width} beams are not possible."
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +102,8 @@ class EngineConfig:
     """Sizes of one engine, resolved: no value is "auto" any more.
 
     `num_blocks` counts usable KV blocks (the two reserved ones come on top).
-    `step_tokens` bounds the tokens of one forward; `stream_prefill_tokens` bounds its prefill part
-    while another request is streaming, so that typing text never stalls for long.
+    `step_tokens` bounds the tokens of one forward. While answers stream, a step that also reads a
+    prompt may take `stream_stretch` times as long as one that does not.
     """
 
     num_blocks: int
@@ -76,7 +111,7 @@ class EngineConfig:
     block_size: int = BLOCK_SIZE_TOKENS
     max_running: int = 64
     step_tokens: int = 512
-    stream_prefill_tokens: int = 128
+    stream_stretch: float = 2.0
     max_waiting: int = 1_024
 
 

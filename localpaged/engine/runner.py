@@ -36,12 +36,12 @@ class ModelRunner:
         self._kv.apply(plan.copies)
         batch = build_batch(plan, block_size=self._kv.block_size)
         hidden = self._model.forward(batch, self._kv)
-        sampled_rows = [row for row in plan.rows if row.is_sampled]
+        sampled_rows = [row for row in plan.rows if row.needs_logits]
         if not sampled_rows:
             return StepResult((None,) * len(plan.rows))
         logits = self._model.logits(hidden[batch.sampled_tokens])
         chosen = iter(sample(logits, sampled_rows, padding_ids=self._padding_ids))
         results: list[RowResult | None] = [
-            next(chosen) if row.is_sampled else None for row in plan.rows
+            next(chosen) if row.needs_logits else None for row in plan.rows
         ]
         return StepResult(tuple(results))

@@ -9,17 +9,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from localpaged.engine.fair_share import ChatKey, FairShare
 from localpaged.engine.kv_manager import KVManager
-from localpaged.engine.params import EngineConfig, RequestId
+from localpaged.engine.pace import Pace
+from localpaged.engine.params import EngineConfig, Request
 from localpaged.engine.sequence import Sequence, Status
-from localpaged.engine.step_plan import PlannedRow, StepPlan, StepResult
+from localpaged.engine.step_plan import Draw, PlannedRow, SequenceId, StepPlan, StepResult
+
+FOREGROUND_WEIGHT = 4
 
 
 class Scheduler:
     """Queues and plans. Engine thread only.
 
     Invariant: between steps a sequence is in exactly one of `waiting` (holds no block) and
-    `running`. State changes in `plan` (admission, preemption), `commit` and `finish` alone.
+    `running`. State changes in `plan` (admission, preemption), `advance`, `fork`, `finish`.
     """
 
     def __init__(self, config: EngineConfig) -> None:
@@ -28,7 +32,15 @@ class Scheduler:
         self.kv = KVManager(config.num_blocks, block_size=config.block_size)
         self.waiting: list[Sequence] = []
         self.running: list[Sequence] = []
+        self.pace = Pace(
+            stretch=config.stream_stretch,
+            smallest_tokens=config.block_size,
+            largest_tokens=config.step_tokens,
+        )
         self.num_preemptions = 0
+        self.foreground_chat: ChatKey = ""
+        self._fair_share = FairShare()
+        self._num_sequences = 0
 
     @property
     def sequences(self) -> Iterator[Sequence]:
@@ -36,44 +48,65 @@ class Scheduler:
         yield from self.running
         yield from self.waiting
 
-    def add(self, sequence: Sequence) -> None:
-        """Put a sequence into the queue: the foreground chat's before others, else in order."""
-        place = len(self.waiting)
-        if sequence.request.is_foreground:
-            while place and not self.waiting[place - 1].request.is_foreground:
-                place -= 1
-        self.waiting.insert(place, sequence)
+    def add(self, request: Request, *, seed: int, num_candidates: int = 0) -> Sequence:
+        """Put a request's first sequence into the queue."""
+        sequence = Sequence(
+            request,
+            sequence_id=self._new_id(),
+            seed=seed,
+            block_size=self.config.block_size,
+            num_candidates=num_candidates,
+        )
+        self.waiting.append(sequence)
+        return sequence
+
+    def fork(self, parent: Sequence, *, branch: int) -> Sequence:
+        """Return a new sequence with the parent's tokens, and its KV if there is room for it."""
+        child = parent.fork(sequence_id=self._new_id(), branch=branch)
+        if self.kv.fork(parent, child):
+            child.transition(Status.RUNNING)
+            self.running.append(child)
+        else:
+            # Its full blocks are cached: admission will find them and compute the short rest.
+            self.waiting.insert(0, child)
+        return child
 
     def plan(self) -> StepPlan | None:
         """Decide the next step, or return None when nothing waits or runs."""
-        rows: dict[RequestId, PlannedRow] = {}
+        rows: dict[SequenceId, PlannedRow] = {}
         num_preempted = self.num_preemptions
-        for sequence in [s for s in self.running if s.is_decoding]:
+        for sequence in [s for s in self.running if s.num_todo == 1 and not s.is_paused]:
             self._plan_row(sequence, 1, rows)
         budget = self.config.step_tokens - len(rows)
         if rows:
-            budget = min(budget, self.config.stream_prefill_tokens)
-        for sequence in [s for s in self.running if not s.is_decoding]:
-            if budget > 0 and self._plan_row(sequence, min(budget, sequence.num_todo), rows):
-                budget -= len(rows[sequence.request.id].token_ids)
-        if self.num_preemptions == num_preempted:
-            self._admit(budget, rows)
+            budget = min(budget, self.pace.prompt_tokens())
+        grants = self._share_out(budget, may_admit=self.num_preemptions == num_preempted)
+        for sequence, num_tokens in grants:
+            self._plan_row(sequence, num_tokens, rows)
         if not rows:
-            assert not self.running and not self.waiting, "nothing could be planned"
-            return None
+            return self._plan_without_paused()
         ordered = sorted(rows.values(), key=lambda row: len(row.token_ids) > 1)
-        planned = {s.request.id: s for s in self.running}
-        copies = [planned[row.request_id].pending_copy for row in ordered]
+        by_id = {s.id: s for s in self.running}
+        copies = [by_id[row.sequence_id].pending_copy for row in ordered]
         return StepPlan(tuple(ordered), tuple(c for c in copies if c is not None))
 
-    def commit(self, plan: StepPlan, result: StepResult) -> None:
-        """Take over what the step computed: KV exists, full blocks are published, tokens known."""
-        by_id = {s.request.id: s for s in self.running}
-        for row, row_result in zip(plan.rows, result.rows, strict=True):
-            sequence = by_id[row.request_id]
-            self.kv.advance(sequence, len(row.token_ids))
-            if row_result is not None and row_result.token_id is not None:
-                sequence.tokens.append(row_result.token_id)
+    def advance(self, plan: StepPlan, result: StepResult) -> list[Sequence]:
+        """Take over which rows were computed; return the sequences of all rows."""
+        by_id = {s.id: s for s in self.running}
+        planned = [by_id[row.sequence_id] for row in plan.rows]
+        for sequence, row, row_result in zip(planned, plan.rows, result.rows, strict=True):
+            if row_result is None or row_result.error is None:
+                self.kv.advance(sequence, len(row.token_ids))
+        return planned
+
+    def learn(self, plan: StepPlan, *, seconds: float) -> None:
+        """Take into account how long a plan took."""
+        num_decodes = sum(len(row.token_ids) == 1 for row in plan.rows)
+        self.pace.learn(
+            num_decodes=num_decodes,
+            num_prompt_tokens=plan.num_tokens - num_decodes,
+            seconds=seconds,
+        )
 
     def finish(self, sequence: Sequence) -> None:
         """Take a sequence out and give its blocks back."""
@@ -81,57 +114,101 @@ class Scheduler:
         self.kv.release(sequence)
         sequence.transition(Status.FINISHED)
 
+    def queue(self) -> list[Sequence]:
+        """Return who waits, in the order in which they are likely to be served."""
+        rank = {chat: place for place, chat in enumerate(self._fair_share.order())}
+        return sorted(
+            self.waiting,
+            key=lambda s: (_chat_of(s) != self.foreground_chat, rank.get(_chat_of(s), len(rank))),
+        )
+
     def check(self) -> None:
         """Recompute every invariant; between steps only."""
         assert all(s.status is Status.WAITING for s in self.waiting)
         assert all(s.status is Status.RUNNING for s in self.running)
-        ids = [s.request.id for s in self.sequences]
+        ids = [s.id for s in self.sequences]
         assert len(ids) == len(set(ids))
         self.kv.check(self.sequences)
 
+    def _plan_without_paused(self) -> StepPlan | None:
+        """Make room: paused beams hold the blocks that the ones they wait for need."""
+        paused = [s for s in self.running if s.is_paused]
+        if not paused:
+            assert not list(self.sequences), "nothing could be planned"
+            return None
+        self._preempt(paused[-1])
+        return self.plan()
+
+    def _admissible(self) -> list[Sequence]:
+        return [s for s in self.waiting if not s.is_paused]
+
+    def _new_id(self) -> SequenceId:
+        self._num_sequences += 1
+        return self._num_sequences
+
+    def _share_out(self, budget: int, *, may_admit: bool) -> list[tuple[Sequence, int]]:
+        """Divide the prompt tokens of a step among chats, admitting who waits on the way."""
+        backlog: dict[ChatKey, list[Sequence]] = {}
+        for sequence in self.running:
+            if sequence.num_todo > 1 and not sequence.is_paused:
+                backlog.setdefault(_chat_of(sequence), []).append(sequence)
+        for sequence in self._admissible() if may_admit else ():
+            backlog.setdefault(_chat_of(sequence), []).append(sequence)
+        grants: dict[SequenceId, tuple[Sequence, int]] = {}
+
+        def serve(chat: ChatKey, num_tokens: int) -> int:
+            for sequence in backlog[chat]:
+                if sequence.status is Status.WAITING and not self._admit(sequence):
+                    continue
+                _, granted = grants.get(sequence.id, (sequence, 0))
+                taken = min(num_tokens, sequence.num_todo - granted)
+                if taken > 0:
+                    grants[sequence.id] = (sequence, granted + taken)
+                    return taken
+            return 0
+
+        weights = {
+            chat: FOREGROUND_WEIGHT if chat == self.foreground_chat else 1 for chat in backlog
+        }
+        self._fair_share.share_out(budget, weights, serve, first=self.foreground_chat)
+        return list(grants.values())
+
+    def _admit(self, sequence: Sequence) -> bool:
+        if len(self.running) >= self.config.max_running or self._is_prefix_in_progress(sequence):
+            return False
+        if not self.kv.admit(sequence, num_tokens=1, reserved_blocks=self._blocks_still_needed()):
+            return False
+        if sequence.num_cached_at_start is None:
+            sequence.num_cached_at_start = sequence.num_computed
+        self.waiting.remove(sequence)
+        self.running.append(sequence)
+        sequence.transition(Status.RUNNING)
+        return True
+
     def _plan_row(
-        self, sequence: Sequence, num_tokens: int, rows: dict[RequestId, PlannedRow]
-    ) -> bool:
+        self, sequence: Sequence, num_tokens: int, rows: dict[SequenceId, PlannedRow]
+    ) -> None:
         """Plan tokens of a running sequence; preempt others, or itself, when blocks run out."""
         if sequence.status is not Status.RUNNING:
-            return False
+            return
         while not self.kv.extend(sequence, num_tokens=num_tokens):
             victim = self._victim()
             self._preempt(victim)
-            rows.pop(victim.request.id, None)
+            rows.pop(victim.id, None)
             if victim is sequence:
-                return False
+                return
         start, end = sequence.num_computed, sequence.num_computed + num_tokens
-        rows[sequence.request.id] = PlannedRow(
+        is_at_end = end == len(sequence.tokens)
+        rows[sequence.id] = PlannedRow(
+            sequence_id=sequence.id,
             request_id=sequence.request.id,
             token_ids=tuple(sequence.tokens[start:end]),
             start=start,
             block_table=tuple(sequence.block_table),
-            is_sampled=end == len(sequence.tokens),
             sampling=sequence.request.sampling,
-            seed=sequence.seed,
-            sample_index=sequence.num_generated,
+            draws=_draws(sequence) if is_at_end else (),
+            num_candidates=sequence.num_candidates if is_at_end else 0,
         )
-        return True
-
-    def _admit(self, budget: int, rows: dict[RequestId, PlannedRow]) -> None:
-        for sequence in tuple(self.waiting):
-            if budget <= 0 or len(self.running) >= self.config.max_running:
-                return
-            if self._is_prefix_in_progress(sequence):
-                continue
-            if not self.kv.admit(
-                sequence, num_tokens=budget, reserved_blocks=self._blocks_still_needed()
-            ):
-                return
-            if sequence.num_cached_at_start is None:
-                sequence.num_cached_at_start = sequence.num_computed
-            self.waiting.remove(sequence)
-            self.running.append(sequence)
-            sequence.transition(Status.RUNNING)
-            num_tokens = min(budget, sequence.num_todo)
-            self._plan_row(sequence, num_tokens, rows)
-            budget -= num_tokens
 
     def _blocks_still_needed(self) -> int:
         """Blocks that the running sequences need for their known tokens and one more each."""
@@ -154,7 +231,7 @@ class Scheduler:
 
     def _victim(self) -> Sequence:
         """The newest background sequence, else the newest."""
-        background = [s for s in self.running if not s.request.is_foreground]
+        background = [s for s in self.running if _chat_of(s) != self.foreground_chat]
         return (background or self.running)[-1]
 
     def _preempt(self, sequence: Sequence) -> None:
@@ -165,3 +242,18 @@ class Scheduler:
         # Before everything that never ran: its text is on somebody's screen.
         self.waiting.insert(0, sequence)
         self.num_preemptions += 1
+
+
+def _chat_of(sequence: Sequence) -> ChatKey:
+    return sequence.request.chat_id or sequence.request.id
+
+
+def _draws(sequence: Sequence) -> tuple[Draw, ...]:
+    """The draws of a sequence's last token: one, or the first ones of all branches."""
+    if sequence.num_candidates:
+        return ()
+    index = sequence.num_generated
+    num_branches = sequence.request.num_samples if index == 0 else 1
+    return tuple(
+        Draw(sequence.branch + extra, sequence.seed, index) for extra in range(num_branches)
+    )

@@ -1,4 +1,4 @@
-"""Sequence: the tokens of one request, which of them are computed, and where their KV lies."""
+"""Sequence: the tokens of one answer, which of them are computed, and where their KV lies."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import StrEnum
 
 from localpaged.engine.params import Request
 from localpaged.engine.prefix_tree import BlockKey
-from localpaged.engine.step_plan import BlockCopy
+from localpaged.engine.step_plan import BlockCopy, SequenceId
 
 
 class Status(StrEnum):
@@ -27,15 +27,28 @@ NEXT = {
 class Sequence:
     """Engine thread only.
 
-    Invariants: KV exists for exactly the first `num_computed` tokens; the last sampled token is
-    not among them. The block table has just the blocks that these and the planned tokens need.
-    The first `num_published` blocks are known to the prefix tree.
+    Invariants: KV exists for exactly the first `num_computed` tokens; a token just sampled is not
+    among them. The block table has just the blocks that these and the planned tokens need. The
+    first `num_published` blocks are known to the prefix tree. `num_candidates` > 0 marks a beam;
+    `is_paused`, that a beam has all it needs until its siblings are as far.
     """
 
-    def __init__(self, request: Request, *, seed: int, block_size: int) -> None:
+    def __init__(
+        self,
+        request: Request,
+        *,
+        sequence_id: SequenceId,
+        seed: int,
+        block_size: int,
+        branch: int = 0,
+        num_candidates: int = 0,
+    ) -> None:
         assert request.prompt_ids
+        self.id = sequence_id
         self.request = request
+        self.branch = branch
         self.seed = seed
+        self.num_candidates = num_candidates
         self.tokens = list(request.prompt_ids)
         self.num_prompt = len(self.tokens)
         self.num_computed = 0
@@ -43,6 +56,7 @@ class Sequence:
         self.num_cached_at_start: int | None = None
         self.block_table: list[int] = []
         self.pending_copy: BlockCopy | None = None
+        self.is_paused = False
         self.status = Status.WAITING
         self._block_size = block_size
         self._keys: list[BlockKey] = []
@@ -70,20 +84,30 @@ class Sequence:
             self._keys.append(tuple(self.tokens[i * size : (i + 1) * size]))
         return self._keys if count == len(self._keys) else self._keys[:count]
 
+    def fork(self, *, sequence_id: SequenceId, branch: int) -> Sequence:
+        """Return a waiting sequence with the same tokens, computed by nobody yet."""
+        twin = Sequence(
+            self.request,
+            sequence_id=sequence_id,
+            seed=self.seed,
+            block_size=self._block_size,
+            branch=branch,
+            num_candidates=self.num_candidates,
+        )
+        twin.tokens = list(self.tokens)
+        twin.num_cached_at_start = self.num_cached_at_start
+        twin._keys = list(self._keys)
+        return twin
+
     def transition(self, to: Status) -> None:
         """Change the status; an impossible change is our bug."""
-        assert to in NEXT[self.status], f"{self.request.id}: {self.status} -> {to}"
+        assert to in NEXT[self.status], f"{self.id}: {self.status} -> {to}"
         self.status = to
 
     def check(self) -> None:
         """Recompute what must hold between two steps."""
         size = self._block_size
-        assert (
-            0
-            <= self.num_published * size
-            <= self.num_computed
-            < len(self.tokens) + (self.status is Status.FINISHED)
-        )
+        assert 0 <= self.num_published * size <= self.num_computed <= len(self.tokens)
         if self.status is Status.RUNNING:
             assert len(self.block_table) == -(-self.num_computed // size)
         else:

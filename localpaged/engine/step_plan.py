@@ -6,6 +6,9 @@ from dataclasses import dataclass
 
 from localpaged.engine.params import RequestId, SamplingParams
 
+SequenceId = int
+"""Tells the live sequences of an engine apart; a request can have several."""
+
 
 @dataclass(frozen=True, slots=True)
 class BlockCopy:
@@ -16,26 +19,41 @@ class BlockCopy:
 
 
 @dataclass(frozen=True, slots=True)
+class Draw:
+    """One token to draw: number `index` of the answer of `branch`, whose noise `seed` decides."""
+
+    branch: int
+    seed: int
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
 class PlannedRow:
     """One sequence's share of the step: compute `token_ids` from position `start` on.
 
-    `block_table` covers start + len(token_ids) tokens. `is_sampled`: the last of them is the
-    sequence's last token, so its logits choose the next one, number `sample_index` of the answer.
+    `block_table` covers start + len(token_ids) tokens. `draws`: the last token is the sequence's
+    last, so its logits choose what follows; several draws begin the branches of one prompt.
+    `num_candidates` asks for that many likeliest next tokens instead (beam search).
     """
 
+    sequence_id: SequenceId
     request_id: RequestId
     token_ids: tuple[int, ...]
     start: int
     block_table: tuple[int, ...]
-    is_sampled: bool
     sampling: SamplingParams
-    seed: int
-    sample_index: int
+    draws: tuple[Draw, ...] = ()
+    num_candidates: int = 0
 
     @property
     def end(self) -> int:
         """Tokens whose KV exists after the step."""
         return self.start + len(self.token_ids)
+
+    @property
+    def needs_logits(self) -> bool:
+        """Whether the row's last token decides anything."""
+        return bool(self.draws) or self.num_candidates > 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,15 +70,27 @@ class StepPlan:
 
 
 @dataclass(frozen=True, slots=True)
-class RowResult:
-    """What came out of a sampled row: a token, or the reason why there is none."""
+class Candidate:
+    """A possible next token and its log probability."""
 
-    token_id: int | None
+    token_id: int
+    logprob: float
+
+
+@dataclass(frozen=True, slots=True)
+class RowResult:
+    """What came out of a row's logits, or the reason why nothing did.
+
+    `token_ids` has one token a draw; `candidates` the likeliest tokens, best first.
+    """
+
+    token_ids: tuple[int, ...] = ()
+    candidates: tuple[Candidate, ...] = ()
     error: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class StepResult:
-    """One entry for every row of the plan; None for rows that are not sampled."""
+    """One entry for every row of the plan; None for rows that need no logits."""
 
     rows: tuple[RowResult | None, ...]

@@ -4,11 +4,14 @@ import pytest
 import torch
 import transformers
 
+from localpaged.engine.params import BeamParams
 from testkit.decoders import load_decoder, make_decoder_core
 from testkit.engine_runs import make_request, run
 from testkit.tiny_model import FAMILIES, save_tiny_model
 
 NUM_TOKENS = 64
+EOS_IDS = [7, 11, 19]
+PAD_ID = 1
 LENGTHS = (5, 16, 17, 33, 60, 75, 100, 130)
 
 
@@ -85,7 +88,7 @@ def test_with_full_and_partial_hits(case):
 
 @pytest.mark.parametrize("step_tokens", [9, 16, 50])
 def test_with_chunked_prefill(case, step_tokens):
-    core = case.core(step_tokens=step_tokens, stream_prefill_tokens=7)
+    core = case.core(step_tokens=step_tokens, stream_stretch=1.5)
     case.assert_equal(run(core, case.requests()))
 
 
@@ -118,6 +121,61 @@ def test_a_head_dim_of_its_own(tmp_path, head_dim):
     prompt = random_prompts()["prompt 3"]
     outcome = run(make_decoder_core(decoder), [make_request("a", prompt, max_tokens=32)])["a"]
     assert outcome.token_ids == generate(model, prompt, 32)
+
+
+@pytest.mark.parametrize("early_stopping", [True, False, "never"])
+@pytest.mark.parametrize("length_penalty", [0.0, 1.0, 2.0, -1.0])
+def test_beam_search(tmp_path, early_stopping, length_penalty):
+    folder = save_tiny_model(tmp_path / "llama", "llama")
+    decoder, _ = load_decoder(folder)
+    model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+    core = make_decoder_core(decoder, eos_ids=frozenset(EOS_IDS))
+    for name, prompt in list(random_prompts().items())[2:5]:
+        with torch.inference_mode():
+            output = model.generate(
+                torch.tensor([prompt]),
+                num_beams=4,
+                num_return_sequences=3,
+                max_new_tokens=24,
+                do_sample=False,
+                early_stopping=early_stopping,
+                length_penalty=length_penalty,
+                eos_token_id=EOS_IDS,
+                pad_token_id=PAD_ID,
+                return_dict_in_generate=True,
+                output_scores=True,
+            )
+        expected = [strip_padding(row[len(prompt) :].tolist()) for row in output.sequences]
+        beam = BeamParams(4, length_penalty=length_penalty, early_stopping=early_stopping)
+        request = make_request(
+            name, prompt, num_samples=3, beam=beam, max_tokens=24, ignore_eos=False
+        )
+        outcome = run(core, [request])[name]
+        branches = [outcome.branch(number) for number in range(3)]
+        assert [branch.token_ids for branch in branches] == expected
+        scores = [branch.finish.score for branch in branches]
+        assert scores == pytest.approx(output.sequences_scores.tolist(), rel=1e-5)
+
+
+def strip_padding(token_ids):
+    while token_ids and token_ids[-1] == PAD_ID:
+        token_ids = token_ids[:-1]
+    return token_ids
+
+
+def test_samples_of_one_prompt_equal_seeded_branches_alone(tmp_path):
+    decoder, _ = load_decoder(save_tiny_model(tmp_path / "llama", "llama"))
+    sampled = {"temperature": 0.8, "max_tokens": 40, "seed": 42, "num_samples": 4}
+    prompts = random_prompts()
+    alone = run(make_decoder_core(decoder), [make_request("a", prompts["prompt 4"], **sampled)])
+    crowd = [make_request(n, p, max_tokens=40) for n, p in list(prompts.items())[5:]]
+    crowded = run(
+        make_decoder_core(decoder, num_blocks=34),
+        [*crowd, make_request("a", prompts["prompt 4"], **sampled)],
+    )
+    answers = [alone["a"].branch(number).token_ids for number in range(4)]
+    assert len({tuple(answer) for answer in answers}) == 4
+    assert [crowded["a"].branch(number).token_ids for number in range(4)] == answers
 
 
 def test_seeded_answers_do_not_depend_on_neighbours_or_preemption(tmp_path):

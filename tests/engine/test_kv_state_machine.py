@@ -25,7 +25,7 @@ class KVMachine(RuleBasedStateMachine):
             runner=runner,
             block_size=SIZE,
             step_tokens=10,
-            stream_prefill_tokens=5,
+            stream_stretch=1.5,
             max_running=5,
         )
         self.prompts: dict[str, list[int]] = {}

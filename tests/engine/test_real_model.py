@@ -41,7 +41,7 @@ def case(default_model, tmp_path_factory):
 
 def test_five_prompts_alone_together_and_again(case):
     decoder, prompts, expected = case
-    core = make_decoder_core(decoder, step_tokens=96, stream_prefill_tokens=24)
+    core = make_decoder_core(decoder, step_tokens=96, stream_stretch=1.5)
     first = QUESTIONS[0]
     alone = run(core, [make_request("alone", prompts[first], max_tokens=NUM_TOKENS)])
     assert alone["alone"].token_ids == expected[first]

@@ -6,21 +6,23 @@ import pytest
 import torch
 import transformers
 
+from localpaged.engine.drawing import FIRST_CANDIDATES, uniform
 from localpaged.engine.params import SamplingParams
-from localpaged.engine.sampler import FIRST_CANDIDATES, sample, uniform
-from localpaged.engine.step_plan import PlannedRow
+from localpaged.engine.sampler import sample
+from localpaged.engine.step_plan import Draw, PlannedRow
 
 
-def row(*, seed=0, index=0, **sampling):
+def row(*, seed=0, index=0, num_draws=1, **sampling):
     params = SamplingParams(**{"top_p": 1.0, **sampling})
-    return PlannedRow("r", (1,), 0, (2,), True, params, seed, index)
+    draws = tuple(Draw(branch, seed, index) for branch in range(num_draws))
+    return PlannedRow(1, "r", (1,), 0, (2,), params, draws)
 
 
 NO_PADDING = torch.tensor([], dtype=torch.int64)
 
 
 def draw(logits, rows, padding_ids=NO_PADDING):
-    return [r.token_id for r in sample(logits.clone(), rows, padding_ids=padding_ids)]
+    return [r.token_ids[0] for r in sample(logits.clone(), rows, padding_ids=padding_ids)]
 
 
 def warped(logits, **params):
@@ -81,7 +83,7 @@ def test_a_seed_draws_the_same_whatever_else_is_in_the_batch():
 
 
 def test_uniform_numbers_are_spread_and_depend_on_seed_and_index():
-    numbers = [uniform(seed, index) for seed in range(50) for index in range(50)]
+    numbers = [uniform(Draw(0, seed, index)) for seed in range(50) for index in range(50)]
     assert len(set(numbers)) == 2_500
     assert 0 <= min(numbers) < 0.01
     assert 0.99 < max(numbers) < 1
@@ -101,12 +103,31 @@ def test_a_row_that_is_not_finite_fails_alone(bad):
     logits[0, 3] = bad
     logits[1, 4] = 1.0
     results = sample(logits, [row(temperature=0.0)] * 2, padding_ids=NO_PADDING)
-    assert results[0].token_id is None
+    assert results[0].token_ids == ()
     assert "finite" in (results[0].error or "")
-    assert results[1].token_id == 4
+    assert results[1].token_ids == (4,)
 
 
 def test_extreme_temperatures_stay_in_the_vocabulary():
     logits = torch.randn(1, 50) * 50
     for temperature in (1e-5, 100.0):
         assert 0 <= draw(logits, [row(temperature=temperature)])[0] < 50
+
+
+def test_branches_of_one_seed_draw_differently_and_repeatably():
+    logits = torch.zeros(1, 1_000)
+    mine = row(seed=3, temperature=1.0, num_draws=6)
+    (result,) = sample(logits.clone(), [mine], padding_ids=NO_PADDING)
+    assert len(set(result.token_ids)) == 6
+    assert sample(logits.clone(), [mine], padding_ids=NO_PADDING) == [result]
+    assert draw(logits, [row(seed=3, temperature=1.0)]) == [result.token_ids[0]]
+
+
+def test_candidates_are_the_likeliest_tokens_with_their_log_probabilities():
+    logits = torch.randn(2, 50, generator=torch.Generator().manual_seed(8))
+    beam = PlannedRow(1, "r", (1,), 0, (2,), SamplingParams(), (), num_candidates=4)
+    first, second = sample(logits.clone(), [beam, row(temperature=0.0)], padding_ids=NO_PADDING)
+    expected = logits[0].log_softmax(-1).topk(4)
+    assert [c.token_id for c in first.candidates] == expected.indices.tolist()
+    assert [c.logprob for c in first.candidates] == pytest.approx(expected.values.tolist())
+    assert second.token_ids == (int(logits[1].argmax()),)

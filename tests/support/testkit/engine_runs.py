@@ -9,19 +9,20 @@ from typing import Any
 from localpaged.engine.answer import Vocabulary
 from localpaged.engine.core import EngineCore
 from localpaged.engine.events import Event, FailEvent, FinishEvent, PrefillEvent, TokenEvent
-from localpaged.engine.params import EngineConfig, Request, SamplingParams
+from localpaged.engine.params import BeamParams, EngineConfig, Request, SamplingParams
 from testkit.fake_runner import VOCAB_SIZE, FakeRunner
 
 
 @dataclass
 class Outcome:
-    """Everything the engine said about one request."""
+    """Everything the engine said about one request; `branches` has the other answers."""
 
     token_ids: list[int] = field(default_factory=list)
     pieces: list[str] = field(default_factory=list)
     prefill: list[PrefillEvent] = field(default_factory=list)
     finish: FinishEvent | None = None
     fail: FailEvent | None = None
+    branches: dict[int, Outcome] = field(default_factory=dict)
 
     @property
     def text(self) -> str:
@@ -31,14 +32,29 @@ class Outcome:
     def is_over(self) -> bool:
         return self.finish is not None or self.fail is not None
 
+    def branch(self, number: int) -> Outcome:
+        return self if number == 0 else self.branches.setdefault(number, Outcome())
+
 
 def make_request(
-    name: str, prompt: Iterable[int], *, is_foreground: bool = False, **sampling: Any
+    name: str,
+    prompt: Iterable[int],
+    *,
+    is_foreground: bool = False,
+    num_samples: int = 1,
+    beam: BeamParams | None = None,
+    **sampling: Any,
 ) -> Request:
     """Return a greedy request that runs to its length unless told otherwise."""
     params = {"temperature": 0.0, "max_tokens": 8, "ignore_eos": True, **sampling}
     return Request(
-        name, tuple(prompt), SamplingParams(**params), chat_id=name, is_foreground=is_foreground
+        name,
+        tuple(prompt),
+        SamplingParams(**params),
+        chat_id=name,
+        is_foreground=is_foreground,
+        num_samples=num_samples,
+        beam=beam,
     )
 
 
@@ -69,6 +85,7 @@ def collect(outcomes: dict[str, Outcome], events: Iterable[Event]) -> None:
     """Add events to the outcomes of their requests."""
     for event in events:
         outcome = outcomes.setdefault(getattr(event, "request_id", ""), Outcome())
+        outcome = outcome.branch(getattr(event, "branch", 0))
         match event:
             case TokenEvent():
                 assert not outcome.is_over, "text after the end"

@@ -11,23 +11,33 @@ import hashlib
 from collections.abc import Callable, Sequence
 
 from localpaged.engine.block_pool import NUM_RESERVED_BLOCKS
-from localpaged.engine.step_plan import RowResult, StepPlan, StepResult
+from localpaged.engine.step_plan import Candidate, PlannedRow, RowResult, StepPlan, StepResult
 
 VOCAB_SIZE = 256
+BEAM_VOCAB_SIZE = 24
 UNWRITTEN = -1
 
 
-def next_token(history: Sequence[int]) -> int:
-    """Return the token that follows `history`."""
-    digest = hashlib.blake2b(repr(list(history)).encode(), digest_size=2).digest()
+def next_token(history: Sequence[int], branch: int = 0) -> int:
+    """Return the token that follows `history` in a branch."""
+    digest = hashlib.blake2b(repr((list(history), branch)).encode(), digest_size=2).digest()
     return int.from_bytes(digest) % VOCAB_SIZE
 
 
-def expected_answer(prompt: Sequence[int], num_tokens: int) -> list[int]:
+def next_candidates(history: Sequence[int], count: int) -> tuple[Candidate, ...]:
+    """Return tokens that may follow `history`, with scores that depend on all of it."""
+    scored = [
+        Candidate(token, -next_token([*history, token]) / 32 - token / 1e4)
+        for token in range(BEAM_VOCAB_SIZE)
+    ]
+    return tuple(sorted(scored, key=lambda c: -c.logprob)[:count])
+
+
+def expected_answer(prompt: Sequence[int], num_tokens: int, branch: int = 0) -> list[int]:
     """Return what an undisturbed run answers."""
     history = list(prompt)
     for _ in range(num_tokens):
-        history.append(next_token(history))
+        history.append(next_token(history, branch))
     return history[len(prompt) :]
 
 
@@ -41,11 +51,13 @@ class FakeRunner:
         block_size: int = 16,
         before_run: Callable[[StepPlan], None] = lambda plan: None,
         sample: Callable[[str, Sequence[int]], RowResult] | None = None,
+        candidates: Callable[[Sequence[int], int], tuple[Candidate, ...]] | None = None,
     ) -> None:
         self._block_size = block_size
         self._slots = [UNWRITTEN] * ((num_blocks + NUM_RESERVED_BLOCKS) * block_size)
         self._before_run = before_run
-        self._sample = sample or (lambda request_id, history: RowResult(next_token(history)))
+        self._sample = sample
+        self._candidates = candidates or next_candidates
         self.plans: list[StepPlan] = []
 
     @property
@@ -69,12 +81,17 @@ class FakeRunner:
                 written.add(slot)
                 self._slots[slot] = token_id
         results = [
-            self._sample(row.request_id, self._gather(row.block_table, row.end))
-            if row.is_sampled
-            else None
+            self._decide(row, self._gather(row.block_table, row.end)) if row.needs_logits else None
             for row in plan.rows
         ]
         return StepResult(tuple(results))
+
+    def _decide(self, row: PlannedRow, history: Sequence[int]) -> RowResult:
+        if row.num_candidates:
+            return RowResult(candidates=self._candidates(history, row.num_candidates))
+        if self._sample is not None:
+            return self._sample(row.request_id, history)
+        return RowResult(tuple(next_token(history, draw.branch) for draw in row.draws))
 
     def _gather(self, block_table: Sequence[int], num_tokens: int) -> list[int]:
         size = self._block_size

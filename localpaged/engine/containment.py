@@ -1,0 +1,40 @@
+"""Runs a plan so that what breaks for one row does not break the others."""
+
+from __future__ import annotations
+
+import logging
+from typing import Protocol
+
+from localpaged.engine.step_plan import BlockCopy, PlannedRow, RowResult, StepPlan, StepResult
+
+log = logging.getLogger(__name__)
+
+
+class Runner(Protocol):
+    """Computes a plan; `ModelRunner`, or a fake."""
+
+    def run(self, plan: StepPlan) -> StepResult:
+        """Compute the plan's tokens and what follows from their logits."""
+
+
+def run_contained(runner: Runner, plan: StepPlan) -> StepResult:
+    """Run `plan`; when that fails, run its rows one by one and mark the ones that fail.
+
+    Running a row again is harmless: it writes the same KV into the same slots, and the sources of
+    block copies are not written by anybody's slots that the copy needs.
+    """
+    try:
+        return runner.run(plan)
+    except Exception:  # whatever breaks a step must not take the engine down
+        log.exception("a step of %d rows and %d tokens failed", len(plan.rows), plan.num_tokens)
+    return StepResult(tuple(_run_alone(runner, row, plan.copies) for row in plan.rows))
+
+
+def _run_alone(runner: Runner, row: PlannedRow, copies: tuple[BlockCopy, ...]) -> RowResult | None:
+    own = tuple(copy for copy in copies if copy.target in row.block_table)
+    try:
+        return runner.run(StepPlan((row,), own)).rows[0]
+    except Exception as error:
+        log.exception("request %s failed alone", row.request_id)
+        message = str(error).splitlines()[0] if str(error) else type(error).__name__
+        return RowResult(error=f"The forward pass failed: {message}")
