@@ -28,23 +28,32 @@ def pack_four_bit(parts: tuple[RawTensor, ...]) -> tuple[torch.Tensor, torch.Ten
     """
     import torch
 
-    numbers, scales = zip(*(_split(part) for part in parts), strict=True)
-    whole = torch.cat(numbers)
-    if whole.shape[0] % _PACKED_ROWS:
+    num_rows = sum(part.shape[0] for part in parts)
+    if num_rows % _PACKED_ROWS:
         return None
-    packed = torch.ops.aten._convert_weight_to_int4pack_for_cpu(whole, 1)
-    return packed, torch.cat(scales).transpose(0, 1).contiguous().bfloat16()
+    groups = parts[0].shape[1] // GROUP
+    numbers = torch.empty((num_rows, groups, 2, GROUP // 2), dtype=torch.int32)
+    scales = torch.empty((num_rows, groups, 2), dtype=torch.float32)
+    row = 0
+    for part in parts:
+        rows = slice(row, row + part.shape[0])
+        _unpack(part, numbers[rows], scales[rows])
+        row += part.shape[0]
+    packed = torch.ops.aten._convert_weight_to_int4pack_for_cpu(numbers.flatten(1), 1)
+    return packed, scales.transpose(0, 1).contiguous().bfloat16()
 
 
-def _split(part: RawTensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return the 4-bit numbers int32 [rows, columns] and (scale, zero) [rows, groups, 2]."""
+def _unpack(part: RawTensor, numbers: torch.Tensor, scales: torch.Tensor) -> None:
+    """Write the 4-bit numbers [rows, groups, halves, 16] and (scale, zero) [rows, groups, 2]."""
     import torch
 
     head = _SCALE_BYTES[part.type]
-    blocks = part.data.view(part.data.shape[0], -1, head + GROUP // 2)
+    blocks = part.data.view(numbers.shape[0], numbers.shape[1], head + GROUP // 2)
     halves = blocks[..., head:]
-    numbers = torch.cat((halves & 15, halves >> 4), dim=-1).flatten(1).int()
+    numbers[:, :, 0] = halves.bitwise_and(15)
+    numbers[:, :, 1] = halves.bitwise_right_shift(4)
     factors = blocks[..., :head].contiguous().view(torch.float16).float()
     scale = factors[..., 0]
-    zero = factors[..., 1] + 8 * scale if head == 4 else torch.zeros_like(scale)
-    return numbers, torch.stack((scale, zero), dim=-1)
+    scales[..., 0] = scale
+    # Q4_0 has no minimum: its numbers are already centred on 8
+    scales[..., 1] = factors[..., 1] + 8 * scale if head == 4 else 0
