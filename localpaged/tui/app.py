@@ -18,7 +18,7 @@ from localpaged.errors import LocalPagedError
 from localpaged.plain_text import visible
 from localpaged.tui import clipboard
 from localpaged.tui.bridge import EventBridge
-from localpaged.tui.commands import Commands
+from localpaged.tui.commands.commands import Commands
 from localpaged.tui.coordinator import Coordinator
 from localpaged.tui.figures import grouped
 from localpaged.tui.glyphs import UNICODE, Glyphs
@@ -95,8 +95,9 @@ class LocalPagedApp(App[None]):
             self.tell_error(error)
         self.chat.show_current()
         self.is_opened = True
-        # what is alive now stays: the collector need not look at it again
-        gc.freeze()
+        if not self.is_headless:
+            # what is alive now stays: the collector need not look at it again
+            gc.freeze()
 
     def beat(self) -> bool:
         """Take events, draw, save what is due; return whether something moves by itself."""
@@ -107,7 +108,7 @@ class LocalPagedApp(App[None]):
             if changes.has_ended:
                 self.workspace.refresh()
             is_moving = self.chat.flush(self.service.snapshot(), changes)
-            self.commands.keep_draft_if_due()
+            self.commands.drafts.keep_if_due()
             return self.workspace.note_unopened() or is_moving
         except LocalPagedError as error:
             self.tell_error(error)
@@ -185,5 +186,5 @@ class LocalPagedApp(App[None]):
             self.screen.dismiss()
 
     def _leave(self) -> None:
-        self.commands.keep_draft()
+        self.commands.drafts.keep()
         self.exit()

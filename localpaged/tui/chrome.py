@@ -8,7 +8,7 @@ from localpaged.engine.events import LoadEvent
 from localpaged.engine.snapshot import EngineSnapshot
 from localpaged.errors import LocalPagedError
 from localpaged.plain_text import visible
-from localpaged.tui.figures import byte_size, compact, grouped, percent
+from localpaged.tui.figures import byte_size, compact, grouped, percent, rate
 from localpaged.tui.glyphs import Glyphs
 from localpaged.tui.keys import ACTIONS
 from localpaged.tui.markdown.line import STRONG, Line, Role, Run, indent
@@ -132,16 +132,23 @@ def failure_lines(error: LocalPagedError, glyphs: Glyphs, cells: int) -> list[Li
     return indent([*message, *hint], Run(f"{glyphs.error} ", Role.ERROR, STRONG), Run("  "))
 
 
-def hint_runs(*, is_running: bool, cells: int) -> tuple[list[Run], list[Run]]:
-    """The bottom line: the keys that matter most, as many as fit."""
+def hint_runs(
+    snapshot: EngineSnapshot, *, num_running: int, can_stop: bool, cells: int
+) -> tuple[list[Run], list[Run]]:
+    """The bottom line: the keys that matter most, as many as fit; the speed of all chats."""
     left: list[Run] = []
+    right: list[Run] = []
+    if num_running and snapshot.decode_tokens_per_s:
+        chats = "1 chat" if num_running == 1 else f"{num_running} chats"
+        right = [Run(rate(snapshot.decode_tokens_per_s), Role.TEXT), Run(f"  {chats}", Role.FAINT)]
+    room = cells - cells_of(right)
     for action in ACTIONS:
-        if not action.footer or (action.id == "stop" and not is_running):
+        if not action.footer or (action.id == "stop" and not can_stop):
             continue
         item = [Run(action.shown, Role.TEXT), Run(f" {action.footer}   ", Role.FAINT)]
-        if cells_of([*left, *item]) <= cells:
+        if cells_of([*left, *item]) <= room:
             left += item
-    return left, []
+    return left, right
 
 
 def placeholder(engine: EngineStatus, session: SessionModel) -> str:

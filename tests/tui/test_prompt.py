@@ -166,7 +166,7 @@ async def test_drafts_survive_a_restart():
 
 
 async def test_a_draft_is_saved_while_nobody_does_anything(monkeypatch):
-    monkeypatch.setattr("localpaged.tui.commands.DRAFT_SAVE_S", 0.0)
+    monkeypatch.setattr("localpaged.tui.commands.drafts.SAVE_AFTER_S", 0.0)
     engine = ScriptedEngine()
     with open_service(engine) as service:
         async with stage(service, engine) as shown:

@@ -8,7 +8,7 @@ from textual.geometry import Offset
 from textual.selection import Selection
 
 from localpaged.tui import clipboard
-from localpaged.tui.widgets.transcript import code_blocks
+from localpaged.tui.markdown.blocks import code_blocks
 from testkit.past_chats import write_chat
 from testkit.screens import Stage, open_service, stage
 from testkit.scripted_engine import ScriptedEngine
@@ -125,7 +125,7 @@ async def test_earlier_messages_load_with_a_click_and_the_view_stays():
     with open_service(engine) as service:
         async with stage(service, engine) as shown:
             transcript = shown.transcript
-            transcript._put(0)
+            transcript.put(0)
             await shown.settle()
             assert "60 earlier messages" in shown.text
             y = next(n for n, row in enumerate(shown.text.split("\n")) if "earlier" in row)

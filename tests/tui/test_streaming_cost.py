@@ -59,11 +59,11 @@ async def test_a_chat_of_a_thousand_turns_opens_at_once():
             other = shown.app.workspace.find(chat_id)
             assert other is not None
             if other is shown.app.workspace.current:
-                shown.app.commands.number(2)
+                shown.app.commands.chats.number(2)
                 other.is_loaded = False
                 shown.transcript.forget(other)
             started = time.perf_counter()
-            shown.app.commands.go_to(other)
+            shown.app.commands.chats.go_to(other)
             assert time.perf_counter() - started < 0.5
             await shown.until_shown("question 999")
 

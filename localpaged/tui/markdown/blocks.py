@@ -52,6 +52,12 @@ def block_starts(source: str) -> dict[int, str]:
     }
 
 
+def code_blocks(source: str) -> list[str]:
+    """Return the exact contents of the code blocks of a document, without their fences."""
+    kinds = ("fence", "code_block")
+    return [token.content for token in parser().parse(source) if token.type in kinds]
+
+
 def lines_of(tokens: Sequence[Token], width: int) -> list[Line]:
     """Lay parsed blocks out in `width` cells, one blank line between them."""
     return _Layout(tokens).blocks(0, len(tokens), max(MIN_WIDTH, width))

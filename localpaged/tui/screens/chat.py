@@ -29,7 +29,7 @@ from localpaged.tui.workspace import Changes, Workspace
 if TYPE_CHECKING:
     from textual import events
 
-    from localpaged.tui.commands import Commands
+    from localpaged.tui.commands.commands import Commands
 
 NARROW_COLUMNS = 80
 DOCKED_COLUMNS = 120
@@ -133,9 +133,14 @@ class ChatScreen(Screen[None]):
             chrome.state_runs(engine, others, glyphs, moment),
             chrome.below_runs(self._unseen_lines, glyphs),
         )
-        is_running = current.open_answer is not None
-        cells = self._hints.content_size.width
-        self._hints.set(*chrome.hint_runs(is_running=is_running, cells=cells))
+        self._hints.set(
+            *chrome.hint_runs(
+                self._snapshot,
+                num_running=len(workspace.running),
+                can_stop=current.open_answer is not None,
+                cells=self._hints.content_size.width,
+            )
+        )
         if self.sidebar.display:
             self.sidebar.show(listed, current, frame=moment.frame, now=time())
         self.prompt.say(chrome.placeholder(engine, current))
@@ -178,11 +183,11 @@ class ChatScreen(Screen[None]):
 
     def action_number(self, number: int) -> None:
         """A key for each of the first chats."""
-        self.commands.number(number)
+        self.commands.chats.number(number)
 
     def action_undo(self) -> None:
         """The undo key of the prompt, while a deleted chat can be brought back."""
-        self.commands.undo_key()
+        self.commands.chats.undo_key()
 
     # what the parts report
 
@@ -207,24 +212,24 @@ class ChatScreen(Screen[None]):
     def _chosen(self, message: Sidebar.Chosen) -> None:
         # the requests to rename and delete are kinds of Chosen
         if type(message) is Sidebar.Chosen:
-            self.commands.go_to(message.session)
-            self.commands.leave_sidebar()
+            self.commands.chats.go_to(message.session)
+            self.commands.chats.leave_list()
 
     @on(Sidebar.RenameAsked)
     def _rename_asked(self, message: Sidebar.RenameAsked) -> None:
-        self.commands.rename(message.session)
+        self.commands.chats.rename(message.session)
 
     @on(Sidebar.DeleteAsked)
     def _delete_asked(self, message: Sidebar.DeleteAsked) -> None:
-        self.commands.delete(message.session)
+        self.commands.chats.delete(message.session)
 
     @on(Transcript.LinkClicked)
     def _link_clicked(self, message: Transcript.LinkClicked) -> None:
-        self.commands.offer_link(message.href)
+        self.commands.answers.offer_link(message.href)
 
     @on(Transcript.CopyAsked)
     def _copy_asked(self, message: Transcript.CopyAsked) -> None:
-        self.commands.copy_message(message.text, message.what)
+        self.commands.answers.copy_message(message.text, message.what)
 
     @on(Transcript.Left)
     def _left(self) -> None:

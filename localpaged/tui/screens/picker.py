@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from rich.cells import set_cell_size
+from rich.cells import cell_len, set_cell_size
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
@@ -59,13 +59,10 @@ class PickerScreen(ModalScreen[str | None]):
             yield options
             yield Static(Content("Nothing matches"), classes="dialog-hint", id="nothing")
 
-    def on_mount(self) -> None:
-        """Everything is offered until something is typed."""
-        self._narrow("")
-
     def on_resize(self) -> None:
-        """Rows are as wide as the dialog."""
+        """Rows are as wide as the list, once it is laid out. Everything is offered at first."""
         self._narrow(self.query_one(LineInput).value)
+        self.call_after_refresh(lambda: self._narrow(self.query_one(LineInput).value))
 
     def on_input_changed(self, event: LineInput.Changed) -> None:
         """Typing narrows the list."""
@@ -113,6 +110,9 @@ def _matching(choices: Sequence[Choice], typed: str) -> list[Choice]:
 
 def _row(choice: Choice, width: int) -> Content:
     note = Run(visible(choice.note), Role.FAINT)
-    room = max(1, width - cells_of([note]) - 1)
-    label = set_cell_size(visible(choice.label), room)
+    room = max(2, width - cells_of([note]) - 1)
+    label = visible(choice.label)
+    if cell_len(label) > room:
+        label = set_cell_size(label, room - 1) + "…"
+    label = set_cell_size(label, room)
     return content_of([Run(label, Role.TEXT), Run(" "), note])

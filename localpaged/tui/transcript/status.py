@@ -105,7 +105,10 @@ def _ended(answer: Answer, glyphs: Glyphs, glyph: str, word: str) -> list[Run]:
 
 
 def _continue_runs(answer: Answer) -> list[Run]:
-    return [Run("F5 continues", Role.ACCENT)] if answer.can_continue else []
+    if not answer.can_continue:
+        return []
+    failed = answer.status is TurnStatus.ERROR
+    return [Run("F5 tries again" if failed else "F5 continues", Role.ACCENT)]
 
 
 def _usage_parts(usage: Usage) -> list[str]:

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
-from rich.cells import set_cell_size
+from rich.cells import cell_len, set_cell_size
 from textual.binding import Binding, BindingType
-from textual.geometry import Size
+from textual.geometry import Region, Size
 from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.widget import Widget
@@ -73,6 +73,7 @@ class Sidebar(ScrollView, can_focus=True):
         self._cursor = 0
         self._frame = 0
         self._painters: dict[bool, Painter] = {}
+        self._painted: dict[int, tuple[Line, bool]] = {}
 
     def show(
         self, sessions: Sequence[SessionModel], current: SessionModel, *, frame: int, now: float
@@ -94,16 +95,30 @@ class Sidebar(ScrollView, can_focus=True):
             self._scroll_update(size)
         if has_moved:
             self._reveal()
-        self.refresh()
+        self._refresh_changed()
+
+    def _refresh_changed(self) -> None:
+        """Repaint the rows in view that look other than they were painted last."""
+        top = round(self.scroll_y)
+        width = self.scrollable_content_region.width
+        for y in range(top, top + self.scrollable_content_region.height):
+            row = self._rows[y] if y < len(self._rows) else None
+            if self._painted.get(y) != (self._line(row, width), self._is_cursor(y)):
+                self.refresh(Region(0, y - top, width, 1))
+
+    def _is_cursor(self, y: int) -> bool:
+        is_chat = y < len(self._rows) and self._rows[y].session is not None
+        return is_chat and self.has_focus and y == self._cursor
 
     def render_line(self, y: int) -> Strip:
         """Paint one row."""
         y += round(self.scroll_y)
         row = self._rows[y] if y < len(self._rows) else None
         width = self.scrollable_content_region.width
-        is_cursor = self.has_focus and y == self._cursor
-        painter = self._paint(is_cursor=is_cursor and row is not None and row.session is not None)
-        return painter.strip(self._line(row, width), width=width, margin=0, column=width, y=y)
+        line, is_cursor = self._line(row, width), self._is_cursor(y)
+        self._painted[y] = line, is_cursor
+        painter = self._paint(is_cursor=is_cursor)
+        return painter.strip(line, width=width, margin=0, column=width, y=y)
 
     def notify_style_update(self) -> None:
         """The theme or a style changed: paint anew."""
@@ -128,8 +143,8 @@ class Sidebar(ScrollView, can_focus=True):
         glyph = self._state_glyph(session, is_current=is_current)
         room = max(1, width - 3 - (cells_of([note]) + 1 if note.text else 0) - 1)
         title = visible(session.title)
-        if len(title) > room:
-            title = title[: room - 1] + self._glyphs.ellipsis[:1]
+        if cell_len(title) > room:
+            title = set_cell_size(title, room - 1) + self._glyphs.ellipsis[:1]
         role = Role.USER if is_current or session.is_unread else Role.DIM
         runs = [
             Run(" "),

@@ -1,0 +1,80 @@
+"""Answers: stop, continue, copy; the links in them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from localpaged.plain_text import visible
+from localpaged.tui.commands.base import CommandGroup
+from localpaged.tui.commands.chats import ChatCommands
+from localpaged.tui.markdown.blocks import code_blocks
+from localpaged.tui.screens.confirm import ConfirmScreen
+
+if TYPE_CHECKING:
+    from localpaged.tui.app import LocalPagedApp
+    from localpaged.tui.screens.chat import ChatScreen
+
+WEB_SCHEMES = ("http://", "https://")
+
+
+class AnswerCommands(CommandGroup):
+    """Acts on the answers of the current chat. UI thread only."""
+
+    def __init__(self, app: LocalPagedApp, screen: ChatScreen, chats: ChatCommands) -> None:
+        super().__init__(app, screen)
+        self._chats = chats
+
+    def stop(self) -> None:
+        """Close the list, else stop the answer, else leave the selection, else go to the prompt."""
+        if self._screen.has_class("-list-open"):
+            self._chats.leave_list()
+        elif self._workspace.current.open_answer is not None:
+            self._try(self._workspace.stop)
+        elif self._screen.selections:
+            self._screen.clear_selection()
+        else:
+            self._prompt.focus()
+
+    def resume(self) -> None:
+        """Continue the last answer where it broke off."""
+        if self._try(self._workspace.continue_last, otherwise="There is nothing to continue."):
+            self._transcript.advance(self._screen.moment)
+            self._transcript.follow()
+            self._screen.redraw()
+
+    def copy_answer(self) -> None:
+        """Copy the newest answer, exactly as the model wrote it."""
+        answer = self._workspace.current.last_answer
+        if answer is None or not answer.text:
+            self._app.tell("There is no answer to copy yet.")
+            return
+        self._app.copy_text(answer.text, "answer")
+
+    def copy_code(self) -> None:
+        """Copy the newest answer's last code block, without its fences."""
+        answer = self._workspace.current.last_answer
+        blocks = code_blocks(answer.text) if answer is not None else []
+        if not blocks:
+            self._app.tell("There is no code block to copy.")
+            return
+        self._app.copy_text(blocks[-1], "code block")
+
+    def offer_link(self, href: str) -> None:
+        """Open a web address after the user saw it in full; refuse every other kind."""
+        shown = visible(href)
+        if not href.lower().startswith(WEB_SCHEMES):
+            self._app.tell(f"Not opened: {shown}. Only web addresses are.", is_error=True)
+            return
+
+        def answered(is_yes: bool | None) -> None:
+            if is_yes:
+                self._app.open_address(href)
+
+        self._app.push_screen(
+            ConfirmScreen("Open this address in the browser?", shown, yes="Open", no="Cancel"),
+            answered,
+        )
+
+    def copy_message(self, text: str, what: str) -> None:
+        """Copy what the transcript offers."""
+        self._app.copy_text(text, what)

@@ -1,0 +1,134 @@
+"""Every action of the key table. Keys, palette and slash commands all end in `run`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from time import monotonic
+from typing import TYPE_CHECKING
+
+from localpaged.tui.commands.answers import AnswerCommands
+from localpaged.tui.commands.base import CommandGroup
+from localpaged.tui.commands.chats import ChatCommands
+from localpaged.tui.commands.drafts import DraftCommands
+from localpaged.tui.keys import BY_SLASH, commands
+from localpaged.tui.screens.help import HelpScreen
+from localpaged.tui.screens.picker import Choice, PickerScreen
+from localpaged.tui.session import Draft
+
+if TYPE_CHECKING:
+    from localpaged.tui.app import LocalPagedApp
+    from localpaged.tui.screens.chat import ChatScreen
+
+LEAVE_AGAIN_S = 1.5
+
+
+class Commands(CommandGroup):
+    """Finds the deed for an action, and does those of writing and leaving. UI thread only.
+
+    Invariant: `deeds` has an entry for every action that is bound or a command.
+    """
+
+    def __init__(self, app: LocalPagedApp, screen: ChatScreen) -> None:
+        super().__init__(app, screen)
+        self.drafts = DraftCommands(app, screen)
+        self.chats = ChatCommands(app, screen, self.drafts)
+        self.answers = AnswerCommands(app, screen, self.chats)
+        self._leave_until_s = 0.0
+        chats, answers, workspace = self.chats, self.answers, self._workspace
+        self.deeds: dict[str, Callable[[], None]] = {
+            "leave": self.leave,
+            "new_chat": chats.new,
+            "switch_chat": chats.switch,
+            "previous_chat": lambda: chats.step(-1),
+            "next_chat": lambda: chats.step(1),
+            "sidebar": chats.toggle_list,
+            "rename": lambda: chats.rename(workspace.current),
+            "delete": lambda: chats.delete(workspace.current),
+            "undo": chats.undo,
+            "stop": answers.stop,
+            "resume": answers.resume,
+            "copy": answers.copy_answer,
+            "copy_code": answers.copy_code,
+            "newest": self._transcript.follow,
+            "palette": self.palette,
+            "help": self.show_help,
+            "theme": app.toggle_theme,
+            "quit": app.ask_to_quit,
+        }
+
+    def run(self, action_id: str) -> None:
+        """Do what the table calls `action_id`."""
+        self.deeds[action_id]()
+
+    def typed(self) -> None:
+        """The prompt's text changed."""
+        if self.drafts.typed():
+            self.chats.typed()
+
+    def submit(self, text: str) -> None:
+        """Send a message, or run the slash command that it is."""
+        if text.startswith("/") and "\n" not in text:
+            if not text.startswith("//"):
+                self._slash(text)
+                return
+            text = text[1:]
+        if self._workspace.engine.failure is not None:
+            self._app.tell("There is no model to answer. Your text stays here.", is_error=True)
+            return
+        if not self._try(lambda: self._workspace.send(text)):
+            return
+        self._prompt.load(Draft())
+        self._prompt.add_sent(text)
+        self.drafts.keep()
+        self._transcript.advance(self._screen.moment)
+        self._transcript.follow()
+        self._screen.redraw()
+
+    def palette(self) -> None:
+        """Every command, narrowed by typing."""
+        choices = [
+            Choice(action.id, action.label, action.shown or f"/{action.slash}")
+            for action in commands()
+            if action.id != "palette"
+        ]
+
+        def chosen(action_id: str | None) -> None:
+            if action_id is not None:
+                self.run(action_id)
+
+        self._app.push_screen(PickerScreen(choices, prompt="What would you like to do?"), chosen)
+
+    def show_help(self) -> None:
+        """Every key and command."""
+        self._app.push_screen(HelpScreen())
+
+    def leave(self) -> None:
+        """The least destructive first: copy, stop, put the draft aside, offer to quit."""
+        selected = self._screen.get_selected_text() or self._prompt.selected_text
+        if selected:
+            self._app.copy_text(selected, "selection")
+            self._screen.clear_selection()
+        elif self._workspace.current.open_answer is not None:
+            self._try(self._workspace.stop)
+        elif self._prompt.text:
+            self._prompt.put_aside()
+            self._app.tell("Draft put aside, Up brings it back")
+        elif monotonic() <= self._leave_until_s:
+            self._app.ask_to_quit()
+        else:
+            self._leave_until_s = monotonic() + LEAVE_AGAIN_S
+            self._app.tell("Press ^C again to quit", for_s=LEAVE_AGAIN_S)
+
+    def _slash(self, text: str) -> None:
+        name, _, argument = text[1:].partition(" ")
+        action = BY_SLASH.get(name)
+        if action is None:
+            self._app.tell(
+                f"There is no command /{name}. //{name} sends it as text.", is_error=True
+            )
+            return
+        self._prompt.load(Draft())
+        if action.id == "rename" and argument.strip():
+            self.chats.rename_to(self._workspace.current, argument.strip())
+        else:
+            self.run(action.id)
