@@ -31,8 +31,8 @@ def run_chat(service: ChatService, *, is_ascii: bool = False) -> int:
 
     Without a terminal it says so and returns NO_TERMINAL_EXIT_CODE. The caller closes `service`.
     """
-    if not _is_taken() and not (sys.stdin.isatty() and sys.stdout.isatty()):
-        sys.stderr.write(
+    if not _has_terminal():
+        _tell(
             "localpaged chat needs a terminal. "
             'For pipes and scripts there is: localpaged ask "your question"\n'
         )
@@ -50,9 +50,9 @@ def run_chat(service: ChatService, *, is_ascii: bool = False) -> int:
         app.run()
         exit_code = app.return_code or 0
     if exit_code:
-        sys.stderr.write(f"localpaged stopped on an error of its own. Details: {log_file}\n")
+        _tell(f"localpaged stopped on an error of its own. Details: {log_file}\n")
         for line in _tail(log_file, known_bytes):
-            sys.stderr.write(f"  {line}\n")
+            _tell(f"  {line}\n")
     return exit_code
 
 
@@ -84,6 +84,18 @@ def taken(log_file: Path) -> Iterator[None]:
         os.dup2(error_fd, 2)
         for fd in (screen_fd, error_fd, log_fd):
             os.close(fd)
+
+
+def _has_terminal() -> bool:
+    # inside `taken` sys.stdout is the log; these two are the terminal, inside and outside
+    streams = (sys.__stdin__, sys.__stdout__)
+    return all(stream is not None and stream.isatty() for stream in streams)
+
+
+def _tell(text: str) -> None:
+    if sys.__stderr__ is not None:
+        sys.__stderr__.write(text)
+        sys.__stderr__.flush()
 
 
 def _is_taken() -> bool:

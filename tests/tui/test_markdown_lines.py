@@ -83,6 +83,10 @@ def test_code_of_an_unknown_language_is_plain():
     assert shown("```no-such-language\nx = 1\n```")[1] == " x = 1"
 
 
+def test_lines_of_verse_stay_lines():
+    assert shown("roses are red\nviolets are blue") == ["roses are red", "violets are blue"]
+
+
 def test_html_is_text():
     assert shown("<b>x</b> <script>alert(1)</script>", 60) == ["<b>x</b> <script>alert(1)</script>"]
 

@@ -56,11 +56,15 @@ print("EXIT", code, flush=True)
 os._exit(code)
 """
 CRASHING_CHAT = """
+import sys
+from localpaged import paths
 from localpaged.tui.app import LocalPagedApp
+from localpaged.tui.terminal import taken
 from testkit import demo_chat
 LocalPagedApp.beat = lambda self: 1 / 0
-import sys
-sys.exit(demo_chat.main())
+with taken(paths.log_file()):
+    code = demo_chat.main()
+sys.exit(code)
 """
 
 

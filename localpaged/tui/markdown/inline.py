@@ -17,7 +17,7 @@ _MARKS = {"strong_open": STRONG, "em_open": EMPHASIS, "s_open": STRIKE}
 
 
 def inline_runs(token: Token, role: Role = Role.TEXT, *, marks: int = 0) -> list[Run]:
-    """Return the runs of an `inline` token; hard breaks are newlines."""
+    """Return the runs of an `inline` token; line breaks are newlines."""
     runs: list[Run] = []
     open_marks: list[int] = [marks]
     href = ""
@@ -38,9 +38,8 @@ def inline_runs(token: Token, role: Role = Role.TEXT, *, marks: int = 0) -> list
 
 
 def _leaf(token: Token, role: Role, marks: int, href: str) -> Run:
-    if token.type == "softbreak":
-        return Run(" ", role, marks, href)
-    if token.type == "hardbreak":
+    if token.type in ("softbreak", "hardbreak"):
+        # models write verse and addresses line by line; few of them wrap their prose
         return Run("\n", role, marks, href)
     if token.type == "code_inline":
         return Run(_plain(token.content), Role.CODE_INLINE, marks, href)
