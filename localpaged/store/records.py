@@ -39,7 +39,8 @@ def select_turns(db: Database, where: str, params: Params) -> list[Turn]:
 
 def put_chats(db: Database, chats: Iterable[Chat]) -> None:
     """Insert chats, or replace what they were."""
-    db.table("chats").upsert_all((asdict(chat) for chat in chats), pk="id")
+    for chat in chats:
+        _upsert(db, "chats", asdict(chat))
 
 
 def put_turn(db: Database, turn: Turn, *, run_id: str) -> None:
@@ -48,7 +49,7 @@ def put_turn(db: Database, turn: Turn, *, run_id: str) -> None:
     del record["partial_text"]
     record["status"] = turn.status.value
     record["run_id"] = run_id if turn.tip_hash is None else None
-    db.table("turns").upsert(record, pk="id")
+    _upsert(db, "turns", record)
 
 
 def put_partial(db: Database, turn_id: str, text: str, *, token_count: int, now: float) -> None:
@@ -63,6 +64,18 @@ def put_partial(db: Database, turn_id: str, text: str, *, token_count: int, now:
 def delete_partial(db: Database, turn_id: str) -> None:
     """Drop the checkpoint of an answer that is complete."""
     db.execute("DELETE FROM partials WHERE turn_id = ?", [turn_id])
+
+
+def _upsert(db: Database, table: str, record: Mapping[str, Any]) -> None:
+    # Not sqlite-utils' own: it makes a table to find out what SQLite can, takes a full disk for a
+    # no, and from then on inserts with OR IGNORE, which drops rows in silence.
+    places = ", ".join(f":{name}" for name in record)
+    changes = ", ".join(f"{name} = excluded.{name}" for name in record if name != "id")
+    db.execute(
+        f"INSERT INTO {table} ({', '.join(record)}) VALUES ({places})"
+        f" ON CONFLICT (id) DO UPDATE SET {changes}",
+        dict(record),
+    )
 
 
 def _turn(row: Mapping[str, Any]) -> Turn:

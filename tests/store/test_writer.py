@@ -17,7 +17,7 @@ from localpaged.errors import DiskFull, StoreError
 from localpaged.store.database import connect, open_database
 from localpaged.store.locks import RunLock
 from localpaged.store.recovery import start_run
-from localpaged.store.rows import TurnStatus
+from localpaged.store.rows import Chat, TurnStatus
 from localpaged.store.store import Store
 from localpaged.store.tree import make_message
 from localpaged.store.writer import StoreWriter
@@ -180,6 +180,22 @@ def test_a_full_disk_is_told_once_and_everything_is_saved_when_there_is_room(dat
     assert store.writer.failure is None
     assert on_disk(database_path, "SELECT title FROM chats") == [("while full",)]
     assert on_disk(database_path, "SELECT text FROM partials") == [("partial",)]
+    assert store.close() is None
+
+
+@pytest.mark.parametrize("spare_pages", [0, 1])
+def test_a_disk_that_is_full_from_the_first_write_on_loses_nothing(
+    database_path: Path, spare_pages: int
+):
+    store, make_room = make_limited_store(database_path, spare_pages=spare_pages)
+    watch = Watch(store)
+    chat = Chat("chat", "title", None, "fake-model", BIG, 1.0, 1.0)
+    saved = store.submit(Write(new_chats=(chat,)))
+    assert watch.failed.wait(WAIT_S)
+    assert store.chat("chat") == chat
+    make_room()
+    saved.result(WAIT_S)
+    assert on_disk(database_path, "SELECT title, draft FROM chats") == [("title", BIG)]
     assert store.close() is None
 
 
