@@ -95,9 +95,17 @@ class LocalPagedApp(App[None]):
             self.tell_error(error)
         self.chat.show_current()
         self.is_opened = True
+        self.run_worker(self._note_unopened(), name="states of older chats")
         if not self.is_headless:
             # what is alive now stays: the collector need not look at it again
             gc.freeze()
+
+    async def _note_unopened(self) -> None:
+        try:
+            await self.workspace.note_unopened()
+        except LocalPagedError as error:
+            self.tell_error(error)
+        self.chat.redraw()
 
     def beat(self) -> bool:
         """Take events, draw, save what is due; return whether something moves by itself."""
@@ -109,7 +117,7 @@ class LocalPagedApp(App[None]):
                 self.workspace.refresh()
             is_moving = self.chat.flush(self.service.snapshot(), changes)
             self.commands.drafts.keep_if_due()
-            return self.workspace.note_unopened() or is_moving
+            return is_moving
         except LocalPagedError as error:
             self.tell_error(error)
             return False

@@ -106,7 +106,6 @@ class SessionModel:
         self.is_unread = False
         self.draft = Draft(chat.draft if chat is not None else "")
         self.saved_draft = self.draft.full
-        self.is_noted = chat is None
         self.last_status: TurnStatus | None = None
 
     @property
@@ -172,7 +171,6 @@ class SessionModel:
 
     def note_status(self, exchanges: Sequence[Exchange]) -> None:
         """Remember how the chat's last answer ended, without keeping its transcript."""
-        self.is_noted = True
         turns = [exchange.turn for exchange in exchanges if exchange.turn is not None]
         self.last_status = turns[-1].status if turns else None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -160,13 +161,12 @@ class Workspace:
         self._service.save_draft(session.id, full)
         session.saved_draft = full
 
-    def note_unopened(self) -> bool:
-        """Learn how one more chat's last answer ended; False when all recent ones are known."""
+    async def note_unopened(self) -> None:
+        """Learn how the last answers of recent chats ended, without waiting for the disk."""
         for session in self.sessions[:SCANNED_CHATS]:
-            if not session.is_loaded and not session.is_noted:
-                session.note_status(self._service.transcript(session.id))
-                return True
-        return False
+            if not session.is_loaded:
+                exchanges = await asyncio.to_thread(self._service.transcript, session.id)
+                session.note_status(exchanges)
 
     def take(self, events: Iterable[ChatEvent]) -> Changes:
         """Apply a batch of events."""

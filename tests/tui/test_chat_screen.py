@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from localpaged.chat.events import SavingFailed, SavingRecovered
 from localpaged.engine.events import FinishReason, LoadEvent
-from localpaged.errors import BadModelFile, StepFailed
+from localpaged.errors import BadModelFile, DiskFull, StepFailed
 from localpaged.store.rows import TurnStatus
 from localpaged.tui.glyphs import ASCII
 from localpaged.tui.screens.confirm import ConfirmScreen
@@ -440,6 +441,39 @@ async def test_an_answer_cut_by_its_length_says_so():
             await shown.ask("x")
             await shown.answer()
             assert "cut at its length limit" in shown.text
+
+
+async def test_trouble_with_saving_is_told_until_it_is_over():
+    engine = ScriptedEngine()
+    with open_service(engine) as service:
+        async with stage(service, engine) as shown:
+            shown.app._bridge.put((SavingFailed(DiskFull("The disk is full.")),))
+            await shown.beat()
+            assert "Not saved at the moment: The disk is full." in shown.text
+            shown.app._bridge.put((SavingRecovered(),))
+            await shown.beat()
+            assert "Not saved" not in shown.text
+
+
+async def test_low_screens_give_up_the_keys_first_then_the_top_line():
+    engine = ScriptedEngine()
+    with open_service(engine) as service:
+        async with stage(service, engine) as shown:
+            assert "F1 help" in shown.text
+            await shown.resize(80, 20)
+            assert "F1 help" not in shown.text
+            assert "KV " in shown.text
+            await shown.resize(60, 12)
+            assert "KV " not in shown.text
+            assert "Ask anything" in shown.text
+
+
+async def test_what_the_model_is_asked_is_what_was_written_to_the_letter():
+    engine = ScriptedEngine()
+    with open_service(engine) as service:
+        async with stage(service, engine) as shown:
+            await shown.ask("[b]a[/b]\n  two  spaces")
+            assert "[b]a[/b]\n  two  spaces" in text_of(engine.submitted[0])
 
 
 def text_of(request) -> str:
