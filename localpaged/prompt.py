@@ -9,10 +9,16 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True)
 class PromptMessage:
-    """A message as the chat template sees it. `role` is system, user or assistant."""
+    """A message as the chat template sees it. `role` is system, user or assistant.
+
+    `token_ids` are the ids an answer was made of, by the model that renders it. They stand for
+    its text wherever the template keeps that unchanged; ids that do not spell the text are left
+    out.
+    """
 
     role: str
     text: str
+    token_ids: tuple[int, ...] | None = None
 
 
 class ChatModel(Protocol):
@@ -21,6 +27,10 @@ class ChatModel(Protocol):
     @property
     def name(self) -> str:
         """The name the model is listed under."""
+
+    @property
+    def fingerprint(self) -> str:
+        """Tells models apart whose token ids and KV must never be mixed."""
 
     @property
     def context_length(self) -> int:
@@ -34,3 +44,6 @@ class ChatModel(Protocol):
         With `continue_last` the last message, an assistant's, is left open to be continued.
         Control tokens written in a message's text stay text: they never become control ids.
         """
+
+    def spell(self, ids: Sequence[int]) -> str:
+        """Return what a person reads in these ids: their text, control tokens by their names."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 
 from localpaged.errors import ConfigError, UnsupportedModel
 from localpaged.models.chat_template import ChatTemplate
-from localpaged.models.control_text import ControlText
+from localpaged.models.control_text import ControlText, Marks
+from localpaged.models.known_answers import KnownAnswer, find_kept, known_answer
 from localpaged.models.text_tokenizer import TextTokenizer
 from localpaged.models.tokenizer_data import ControlToken, TokenizerData
 from localpaged.plain_text import visible
@@ -24,10 +25,17 @@ class ChatFormat:
     """
 
     def __init__(
-        self, data: TokenizerData, *, name: str, context_length: int, vocab_size: int
+        self,
+        data: TokenizerData,
+        *,
+        name: str,
+        fingerprint: str,
+        context_length: int,
+        vocab_size: int,
     ) -> None:
         self._data = data
         self._name = name
+        self._fingerprint = fingerprint
         self._context_length = context_length
         self._vocab_size = vocab_size
         self._tokenizer = TextTokenizer(data)
@@ -40,6 +48,11 @@ class ChatFormat:
     def name(self) -> str:
         """The name the model is listed under."""
         return self._name
+
+    @property
+    def fingerprint(self) -> str:
+        """Tells models apart whose token ids and KV must never be mixed."""
+        return self._fingerprint
 
     @property
     def context_length(self) -> int:
@@ -79,6 +92,18 @@ class ChatFormat:
         known = self._tokenizer.known_ids
         return tuple(id_ for id_ in range(self._vocab_size) if id_ not in known)
 
+    @cached_property
+    def _hidden_ids(self) -> frozenset[int]:
+        hidden = (control.id for control in self._data.controls if control.is_hidden)
+        return frozenset((*hidden, *self._data.eos_ids))
+
+    @cached_property
+    def _spellings(self) -> tuple[bytes, ...]:
+        spellings = list(self.token_bytes)
+        for control in self._data.controls:
+            spellings[control.id] = control.text.encode()
+        return tuple(spellings)
+
     def encode(self, text: str) -> tuple[int, ...]:
         """Return the ids of a raw text, with a begin token if the tokenizer adds one.
 
@@ -92,25 +117,75 @@ class ChatFormat:
         text = b"".join(self.token_bytes[id_] for id_ in ids).decode("utf-8", "replace")
         return text.removeprefix(" ") if self.strips_first_space else text
 
+    def spell(self, ids: Sequence[int]) -> str:
+        """Return what a person reads in these ids: their text, control tokens by their names."""
+        known = self._spellings
+        spelled = b"".join(known[id_] for id_ in ids if 0 <= id_ < len(known))
+        return spelled.decode("utf-8", "replace")
+
     def render(
         self, messages: Sequence[PromptMessage], *, continue_last: bool = False
     ) -> tuple[int, ...]:
         """Return the prompt's token ids, ending where the answer begins.
 
         With `continue_last` the last message, an assistant's, is left open to be continued.
-        Control tokens written in a message's text stay text. Raises UnsupportedModel for a model
+        Control tokens written in a message's text stay text. Messages that know their ids are
+        written with these where the template keeps their text. Raises UnsupportedModel for a model
         without a chat template and ModelError for a conversation that its template refuses.
         """
         self._check(messages, continue_last=continue_last)
         marks = self._control_text.marks(message.text for message in messages)
-        rendered = self._rendered(messages, marks, continue_last=continue_last)
+        answers = self._known_answers(messages)
+        contents = [
+            # an assistant's thinking tags must act: templates cut old thoughts out by them
+            self._control_text.wrap(message.text, marks, only_hidden=message.role == "assistant")
+            for message in messages
+        ]
+        rests = [
+            self._control_text.wrap(answers[i].rest, marks, only_hidden=True)
+            if i in answers
+            else ""
+            for i in range(len(messages))
+        ]
+
+        def render(contents: Sequence[str]) -> str:
+            return self._rendered(messages, contents, marks, continue_last=continue_last)
+
+        rendered, kept = find_kept(answers, contents, mark=marks[3], rests=rests, render=render)
+        return self._encoded(rendered, marks, [answers[i] for i in kept])
+
+    def _known_answers(self, messages: Sequence[PromptMessage]) -> Mapping[int, KnownAnswer]:
+        found = {
+            i: known_answer(
+                message.token_ids,
+                message.text,
+                token_bytes=self.token_bytes,
+                hidden_ids=self._hidden_ids,
+                strips_first_space=self.strips_first_space,
+            )
+            for i, message in enumerate(messages)
+            if message.role == "assistant" and message.token_ids
+        }
+        return {i: answer for i, answer in found.items() if answer is not None}
+
+    def _encoded(
+        self, rendered: str, marks: Marks, answers: Sequence[KnownAnswer]
+    ) -> tuple[int, ...]:
         ids: list[int] = []
+        coming = iter(answers)
         is_first = True
         for part in self._control_text.split(rendered, marks):
             if isinstance(part, ControlToken):
                 ids.append(part.id)
             else:
-                ids += self._tokenizer.encode(part, is_first=is_first)
+                *before, last = part.split(marks[3])
+                for run in before:
+                    answer = next(coming)
+                    # the space before the answer is the one its first token begins with
+                    run = run.removesuffix(" ") if answer.has_first_space else run
+                    ids += (*self._tokenizer.encode(run, is_first=is_first), *answer.ids)
+                    is_first = False
+                ids += self._tokenizer.encode(last, is_first=is_first)
             is_first = False
         return tuple(ids)
 
@@ -130,20 +205,20 @@ class ChatFormat:
             )
 
     def _rendered(
-        self, messages: Sequence[PromptMessage], marks: tuple[str, str, str], *, continue_last: bool
+        self,
+        messages: Sequence[PromptMessage],
+        contents: Sequence[str],
+        marks: Marks,
+        *,
+        continue_last: bool,
     ) -> str:
         if self._template is None:
             raise UnsupportedModel(
                 f"{visible(self._name)} has no chat template: it is a base model.",
                 hint="Choose an instruct or chat model.",
             )
-        contents = [
-            # an assistant's thinking tags must act: templates cut old thoughts out by them
-            self._control_text.wrap(message.text, marks, only_hidden=message.role == "assistant")
-            for message in messages
-        ]
         if continue_last:
-            contents[-1] += marks[2] + " "
+            contents = [*contents[:-1], contents[-1] + marks[2] + " "]
         rendered = self._template.render(
             [
                 {"role": message.role, "content": content}

@@ -17,6 +17,8 @@ from localpaged.models.tokenizer_data import ControlToken
 # only makes the choice fall on others.
 _MARK_CODES = (range(0xFDD0, 0xFDF0), range(0xE000, 0xF900), range(0xF0000, 0x110000))
 
+Marks = tuple[str, str, str, str]
+
 
 class ControlText:
     """The control words of one model. Immutable."""
@@ -27,21 +29,21 @@ class ControlText:
         hidden = [control.text for control in controls if control.is_hidden]
         self._hidden = _alternatives(hidden)
 
-    def marks(self, texts: Iterable[str]) -> tuple[str, str, str]:
-        """Return three characters that are in none of `texts`."""
+    def marks(self, texts: Iterable[str]) -> Marks:
+        """Return four characters that are in none of `texts`."""
         used = set().union(*texts)
         free = (chr(code) for code in chain(*_MARK_CODES) if chr(code) not in used)
-        first, second, third = islice(free, 3)
-        return first, second, third
+        first, second, third, fourth = islice(free, 4)
+        return first, second, third, fourth
 
-    def wrap(self, text: str, marks: tuple[str, str, str], *, only_hidden: bool) -> str:
+    def wrap(self, text: str, marks: Marks, *, only_hidden: bool) -> str:
         """Return `text` with its control words wrapped in the first two marks."""
         words = self._hidden if only_hidden else self._any
         return words.sub(lambda match: f"{marks[0]}{match[0]}{marks[1]}", text)
 
-    def split(self, rendered: str, marks: tuple[str, str, str]) -> Iterator[str | ControlToken]:
+    def split(self, rendered: str, marks: Marks) -> Iterator[str | ControlToken]:
         """Yield the runs of plain text, marks removed, and the control tokens between them."""
-        start, end, _ = marks
+        start, end, *_ = marks
         word = self._any.pattern
         pattern = re.compile(f"{start}(?:{word}){end}|(?P<control>{word})|[{start}{end}]")
         text: list[str] = []

@@ -42,6 +42,7 @@ def open_model(name_or_path: str | Path) -> OpenedModel:
     chat = ChatFormat(
         record.tokenizer,
         name=found.name,
+        fingerprint=record.fingerprint,
         context_length=record.config.context_length,
         vocab_size=record.config.vocab_size,
     )
