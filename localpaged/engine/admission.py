@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from localpaged.engine.params import EngineConfig, Request
-from localpaged.errors import EngineError, PromptTooLong
+from localpaged.engine.params import EngineConfig, Request, SamplingParams
+from localpaged.errors import BadParameter, EngineError, PromptTooLong
 
 
 def check_request(
@@ -35,3 +35,16 @@ def check_request(
         )
     if not all(0 <= token_id < vocab_size for token_id in request.prompt_ids):
         raise EngineError("The prompt has token ids that the model does not know.")
+    _check_sampling_ids(request.sampling, vocab_size)
+
+
+def _check_sampling_ids(sampling: SamplingParams, vocab_size: int) -> None:
+    for name, ids in (
+        ("logit_bias", [token_id for token_id, _ in sampling.logit_bias]),
+        ("stop_token_ids", sampling.stop_token_ids),
+    ):
+        unknown = [token_id for token_id in ids if token_id >= vocab_size]
+        if unknown:
+            raise BadParameter(
+                f"{name} has token id {unknown[0]:,}; the model knows {vocab_size:,} tokens."
+            )

@@ -47,7 +47,7 @@ class Answer:
         """Take the sampled token; return the text that is certain and, at the end, why."""
         self.note_token(now_s)
         sampling = self.sequence.request.sampling
-        if token_id in self._vocabulary.eos_ids and not sampling.ignore_eos:
+        if token_id in self.sequence.end_ids:
             return self._detokenizer.finish(), FinishReason.STOP
         text = self._detokenizer.push(token_id)
         if self._detokenizer.is_stopped:

@@ -81,6 +81,7 @@ class EngineCore:
             request,
             seed=secrets.randbits(62) if seed is None else seed,
             num_candidates=0 if search is None else search.num_candidates,
+            end_ids=self._end_ids(request),
         )
         answer = Answer(
             sequence,
@@ -156,8 +157,12 @@ class EngineCore:
             return None
         room = self.config.context_length - len(request.prompt_ids)
         max_tokens = request.sampling.max_tokens or room
+        return BeamSearch(request.beam, eos_ids=self._end_ids(request), max_tokens=max_tokens)
+
+    def _end_ids(self, request: Request) -> frozenset[int]:
+        """Return the tokens that end an answer."""
         eos_ids = frozenset() if request.sampling.ignore_eos else self._vocabulary.eos_ids
-        return BeamSearch(request.beam, eos_ids=eos_ids, max_tokens=max_tokens)
+        return eos_ids | frozenset(request.sampling.stop_token_ids)
 
     def _commit(self, plan: StepPlan, result: StepResult, now_s: float) -> list[Event]:
         self._metrics.steps += 1
@@ -243,7 +248,7 @@ class EngineCore:
         events: list[Event] = []
         for branch, hypothesis in enumerate(best):
             token_ids = hypothesis.token_ids
-            is_ended = bool(token_ids) and token_ids[-1] in self._vocabulary.eos_ids
+            is_ended = bool(token_ids) and token_ids[-1] in first.sequence.end_ids
             why = reason if is_ended or reason is FinishReason.CANCELLED else FinishReason.LENGTH
             events += [
                 TokenEvent(request.id, token_ids, first.text_of(token_ids), branch),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -13,6 +14,28 @@ BLOCK_SIZE_TOKENS = 16
 MAX_STOPS = 16
 MAX_STOP_CHARS = 1_000
 MAX_BRANCHES = 64
+MAX_TOKEN_LIST = 1_024
+
+
+@dataclass(frozen=True, slots=True)
+class DryParams:
+    """DRY ("don't repeat yourself"): a token that would prolong a repetition loses likelihood.
+
+    Where the last n ≥ `allowed_length` tokens occurred before, followed by a token, that token's
+    logit loses multiplier · base ** (n - allowed_length). No repetition reaches over a token of
+    `breaker_ids`. Raises BadParameter.
+    """
+
+    multiplier: float
+    base: float = 1.75
+    allowed_length: int = 2
+    breaker_ids: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        _in_range("DRY multiplier", self.multiplier, 0.0, 100.0)
+        _in_range("DRY base", self.base, 1.0, 10.0)
+        _whole("DRY allowed_length", self.allowed_length, low=1)
+        _token_ids("DRY breaker_ids", self.breaker_ids)
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +44,11 @@ class SamplingParams:
 
     `temperature` 0 is greedy. `top_k` 0, `top_p` 1 and `min_p` 0 switch a filter off.
     `seed` None takes a fresh one for every request. `max_tokens` None runs to the context limit.
+    `repetition_penalty` divides the logits of tokens seen in prompt or answer (transformers);
+    `presence_penalty` and `frequency_penalty` are taken off for tokens of the answer, once and for
+    every time (OpenAI). `dry`: see DryParams. `logit_bias` pairs token ids with what is added.
+    Before `min_tokens` no end token and none of `stop_token_ids`, which end an answer as well, can
+    be chosen. `ignore_eos`: the model's end tokens are tokens like others, possible at any time.
     Raises BadParameter, naming the field, for values out of range.
     """
 
@@ -32,6 +60,13 @@ class SamplingParams:
     max_tokens: int | None = None
     stop: tuple[str, ...] = ()
     ignore_eos: bool = False
+    repetition_penalty: float = 1.0
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    dry: DryParams | None = None
+    logit_bias: tuple[tuple[int, float], ...] = ()
+    min_tokens: int = 0
+    stop_token_ids: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         _in_range("temperature", self.temperature, 0.0, 100.0)
@@ -46,6 +81,31 @@ class SamplingParams:
             raise BadParameter(f"{len(self.stop)} stop strings; {MAX_STOPS} are possible.")
         if any(not stop or len(stop) > MAX_STOP_CHARS for stop in self.stop):
             raise BadParameter(f"A stop string must have 1 to {MAX_STOP_CHARS:,} characters.")
+        self._check_adjustments()
+
+    @property
+    def needs_history(self) -> bool:
+        """Whether the tokens before a draw change its logits."""
+        return (
+            self.repetition_penalty != 1.0
+            or self.presence_penalty != 0.0
+            or self.frequency_penalty != 0.0
+            or self.dry is not None
+        )
+
+    def _check_adjustments(self) -> None:
+        _in_range("repetition_penalty", self.repetition_penalty, 0.0, 10.0, excluded_low=True)
+        _in_range("presence_penalty", self.presence_penalty, -2.0, 2.0)
+        _in_range("frequency_penalty", self.frequency_penalty, -2.0, 2.0)
+        _token_ids("logit_bias", [token_id for token_id, _ in self.logit_bias])
+        for token_id, bias in self.logit_bias:
+            _in_range(f"logit_bias of token {token_id}", bias, -100.0, 100.0)
+        _whole("min_tokens", self.min_tokens, low=0)
+        if self.max_tokens is not None and self.min_tokens > self.max_tokens:
+            raise BadParameter(
+                f"min_tokens {self.min_tokens:,} is more than max_tokens {self.max_tokens:,}."
+            )
+        _token_ids("stop_token_ids", self.stop_token_ids)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,3 +192,12 @@ def _in_range(
 def _whole(name: str, value: int, *, low: int, high: int = 2**31 - 1) -> None:
     if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
         raise BadParameter(f"{name} must be a whole number from {low} to {high}, not {value!r}.")
+
+
+def _token_ids(name: str, ids: Sequence[int]) -> None:
+    if len(ids) > MAX_TOKEN_LIST:
+        raise BadParameter(f"{name} has {len(ids):,} tokens; {MAX_TOKEN_LIST:,} are possible.")
+    for token_id in ids:
+        _whole(f"A token id of {name}", token_id, low=0)
+    if len(set(ids)) < len(ids):
+        raise BadParameter(f"{name} names a token twice.")

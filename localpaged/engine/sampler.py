@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import torch
 
 from localpaged.engine.drawing import DrawTask, draw_tokens
+from localpaged.engine.penalties import Adjusted, adjust
 from localpaged.engine.step_plan import Candidate, PlannedRow, RowResult
 
 NOT_FINITE = RowResult(error="The model produced numbers that are not finite.")
@@ -24,6 +25,11 @@ def sample(
     # Infinite logits are legal (masked ids); a row is broken when its maximum is not a number.
     is_sound = logits.amax(dim=-1).isfinite().tolist()
     results = [NOT_FINITE] * len(rows)
+    beams = [i for i, row in enumerate(rows) if is_sound[i] and row.num_candidates]
+    if beams:
+        # As in transformers, what changes a beam's scores changes log probabilities.
+        logits[beams] = logits[beams].log_softmax(-1)
+    adjust(logits, [_adjusted(place, row) for place, row in enumerate(rows) if is_sound[place]])
     drawing = [i for i, row in enumerate(rows) if is_sound[i] and row.draws]
     tasks = [(i, DrawTask(draw, rows[i].sampling)) for i in drawing for draw in rows[i].draws]
     if tasks:
@@ -32,15 +38,18 @@ def sample(
         tokens = iter(draw_tokens(own, [task for _, task in tasks]))
         for i in drawing:
             results[i] = RowResult(token_ids=tuple(next(tokens) for _ in rows[i].draws))
-    for i, row in enumerate(rows):
-        if is_sound[i] and row.num_candidates:
-            results[i] = RowResult(candidates=_likeliest(logits[i], row.num_candidates))
+    for i in beams:
+        results[i] = RowResult(candidates=_likeliest(logits[i], rows[i].num_candidates))
     return results
 
 
-def _likeliest(logits: torch.Tensor, count: int) -> tuple[Candidate, ...]:
-    """Return the likeliest next tokens with their log probabilities, best first."""
-    logprobs, ids = logits.log_softmax(-1).topk(min(count, len(logits)))
+def _adjusted(place: int, row: PlannedRow) -> Adjusted:
+    return Adjusted(place, row.sampling, row.history, row.num_prompt, row.barred_ids)
+
+
+def _likeliest(scores: torch.Tensor, count: int) -> tuple[Candidate, ...]:
+    """Return the best of the next tokens' scores, best first."""
+    logprobs, ids = scores.topk(min(count, len(scores)))
     return tuple(
         Candidate(token_id, logprob)
         for token_id, logprob in zip(ids.tolist(), logprobs.tolist(), strict=True)

@@ -48,7 +48,14 @@ class Scheduler:
         yield from self.running
         yield from self.waiting
 
-    def add(self, request: Request, *, seed: int, num_candidates: int = 0) -> Sequence:
+    def add(
+        self,
+        request: Request,
+        *,
+        seed: int,
+        num_candidates: int = 0,
+        end_ids: frozenset[int] = frozenset(),
+    ) -> Sequence:
         """Put a request's first sequence into the queue."""
         sequence = Sequence(
             request,
@@ -56,6 +63,7 @@ class Scheduler:
             seed=seed,
             block_size=self.config.block_size,
             num_candidates=num_candidates,
+            end_ids=end_ids,
         )
         self.waiting.append(sequence)
         return sequence
@@ -199,15 +207,20 @@ class Scheduler:
                 return
         start, end = sequence.num_computed, sequence.num_computed + num_tokens
         is_at_end = end == len(sequence.tokens)
+        sampling = sequence.request.sampling
+        is_short = is_at_end and sequence.num_generated < sampling.min_tokens
         rows[sequence.id] = PlannedRow(
             sequence_id=sequence.id,
             request_id=sequence.request.id,
             token_ids=tuple(sequence.tokens[start:end]),
             start=start,
             block_table=tuple(sequence.block_table),
-            sampling=sequence.request.sampling,
+            sampling=sampling,
             draws=_draws(sequence) if is_at_end else (),
             num_candidates=sequence.num_candidates if is_at_end else 0,
+            history=tuple(sequence.tokens) if is_at_end and sampling.needs_history else (),
+            num_prompt=sequence.num_prompt,
+            barred_ids=tuple(sequence.end_ids) if is_short else (),
         )
 
     def _blocks_still_needed(self) -> int:

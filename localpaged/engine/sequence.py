@@ -30,7 +30,8 @@ class Sequence:
     Invariants: KV exists for exactly the first `num_computed` tokens; a token just sampled is not
     among them. The block table has just the blocks that these and the planned tokens need. The
     first `num_published` blocks are known to the prefix tree. `num_candidates` > 0 marks a beam;
-    `is_paused`, that a beam has all it needs until its siblings are as far.
+    `is_paused`, that a beam has all it needs until its siblings are as far. A token of `end_ids`
+    ends the answer.
     """
 
     def __init__(
@@ -42,6 +43,7 @@ class Sequence:
         block_size: int,
         branch: int = 0,
         num_candidates: int = 0,
+        end_ids: frozenset[int] = frozenset(),
     ) -> None:
         assert request.prompt_ids
         self.id = sequence_id
@@ -49,6 +51,7 @@ class Sequence:
         self.branch = branch
         self.seed = seed
         self.num_candidates = num_candidates
+        self.end_ids = end_ids
         self.tokens = list(request.prompt_ids)
         self.num_prompt = len(self.tokens)
         self.num_computed = 0
@@ -93,6 +96,7 @@ class Sequence:
             block_size=self._block_size,
             branch=branch,
             num_candidates=self.num_candidates,
+            end_ids=self.end_ids,
         )
         twin.tokens = list(self.tokens)
         twin.num_cached_at_start = self.num_cached_at_start

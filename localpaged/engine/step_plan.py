@@ -34,6 +34,8 @@ class PlannedRow:
     `block_table` covers start + len(token_ids) tokens. `draws`: the last token is the sequence's
     last, so its logits choose what follows; several draws begin the branches of one prompt.
     `num_candidates` asks for that many likeliest next tokens instead (beam search).
+    `history` has all tokens of the sequence, the first `num_prompt` of them its prompt, where its
+    sampling looks back. `barred_ids` end an answer that is not long enough to end yet.
     """
 
     sequence_id: SequenceId
@@ -44,6 +46,9 @@ class PlannedRow:
     sampling: SamplingParams
     draws: tuple[Draw, ...] = ()
     num_candidates: int = 0
+    history: tuple[int, ...] = ()
+    num_prompt: int = 0
+    barred_ids: tuple[int, ...] = ()
 
     @property
     def end(self) -> int:
