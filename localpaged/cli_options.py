@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import click
 
-from localpaged.config import DTYPES, Settings
+from localpaged.config import DTYPES, KV_DTYPES, Settings
 
 MODEL_VARIABLE = "LOCALPAGED_MODEL"
 _UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30}
@@ -37,6 +37,7 @@ def engine_options(command: F) -> F:
     for option in (
         click.option("--threads", type=click.IntRange(1, 1024), help="Cores that compute."),
         click.option("--kv-memory", type=ByteSize(), help="Limit of KV memory, such as 512M."),
+        click.option("--kv-dtype", type=click.Choice(KV_DTYPES), help="Numbers of KV memory."),
         click.option("--context", type=click.IntRange(1), help="Tokens a chat may have."),
         click.option("--dtype", type=click.Choice(DTYPES), help="Numbers to compute with."),
         click.option(
@@ -57,6 +58,7 @@ def settings_from(options: Mapping[str, Any]) -> Settings:
     return Settings(
         model=options["model"] or DEFAULT_MODEL,
         dtype=options["dtype"] or "auto",
+        kv_dtype=options["kv_dtype"] or "auto",
         context_tokens=options["context"],
         kv_memory_bytes=options["kv_memory"],
         threads=options["threads"],

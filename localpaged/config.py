@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from localpaged.errors import ConfigError
 
 DTYPES = ("auto", "float32", "bfloat16")
+KV_DTYPES = ("auto", "float32", "bfloat16", "int8")
 MIN_CONTEXT_TOKENS = 64
 
 
@@ -14,12 +15,14 @@ MIN_CONTEXT_TOKENS = 64
 class Settings:
     """What the user asked for. Raises ConfigError for values that make no sense.
 
+    `kv_dtype` is what K and V are kept in; "auto" is what is computed in.
     `context_tokens` bounds prompt and answer together; `kv_memory_bytes` the KV pool;
     `threads` is how many cores torch may use.
     """
 
     model: str
     dtype: str = "auto"
+    kv_dtype: str = "auto"
     context_tokens: int | None = None
     kv_memory_bytes: int | None = None
     threads: int | None = None
@@ -28,6 +31,11 @@ class Settings:
         if self.dtype not in DTYPES:
             raise ConfigError(
                 f"{self.dtype!r} is not a dtype.", hint=f"Choose one of {', '.join(DTYPES)}."
+            )
+        if self.kv_dtype not in KV_DTYPES:
+            raise ConfigError(
+                f"{self.kv_dtype!r} is not a dtype of KV memory.",
+                hint=f"Choose one of {', '.join(KV_DTYPES)}.",
             )
         if self.context_tokens is not None and self.context_tokens < MIN_CONTEXT_TOKENS:
             raise ConfigError(

@@ -50,6 +50,7 @@ class DecoderConfig:
         """Output rows of the fused query, key and value projection."""
         return (self.num_heads + 2 * self.num_kv_heads) * self.head_dim
 
-    def kv_bytes_per_token(self, element_bytes: int) -> int:
-        """Bytes of K and V that one token takes in all layers."""
-        return 2 * self.num_layers * self.num_kv_heads * self.head_dim * element_bytes
+    def kv_bytes_per_token(self, element_bytes: int, *, scale_bytes: int = 0) -> int:
+        """Bytes of K and V that one token takes in all layers, one scale a head included."""
+        row_bytes = self.head_dim * element_bytes + scale_bytes
+        return 2 * self.num_layers * self.num_kv_heads * row_bytes

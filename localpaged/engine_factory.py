@@ -33,12 +33,13 @@ OnLoad = Callable[[LoadEvent], None]
 class NumberFormats:
     """What is computed in which dtype.
 
-    `activations` is also the dtype of the KV cache; `projections` that of the weight matrices.
-    With `has_four_bit`, 4-bit weights stay 4-bit for small batches.
+    `kv` is what K and V are kept in, `projections` the weight matrices. With `has_four_bit`,
+    4-bit weights stay 4-bit for small batches.
     """
 
     activations: torch.dtype
     projections: torch.dtype
+    kv: torch.dtype
     has_four_bit: bool
 
 
@@ -56,7 +57,7 @@ def load_core(
 
     from localpaged.engine.answer import Vocabulary
     from localpaged.engine.core import EngineCore
-    from localpaged.engine.kv_storage import KVStorage
+    from localpaged.engine.kv_storage import KVStorage, block_bytes
     from localpaged.engine.native import NativeDecoder
     from localpaged.engine.runner import ModelRunner
     from localpaged.models.weights import load_state
@@ -65,7 +66,8 @@ def load_core(
         torch.set_num_threads(settings.threads)
     opened = open_model()
     formats = choose_formats(opened, settings)
-    engine_config = size_pool(opened.config, settings, element_bytes=formats.activations.itemsize)
+    bytes_a_block = block_bytes(opened.config, formats.kv, block_size=BLOCK_SIZE_TOKENS)
+    engine_config = size_pool(opened.config, settings, block_bytes=bytes_a_block)
     state = load_state(
         opened,
         dtype=formats.activations,
@@ -78,7 +80,7 @@ def load_core(
         opened.config,
         num_blocks=engine_config.num_blocks,
         block_size=engine_config.block_size,
-        dtype=formats.activations,
+        dtype=formats.kv,
     )
     runner = ModelRunner(
         NativeDecoder(opened.config, state), kv, padding_ids=opened.chat.padding_ids
@@ -93,7 +95,7 @@ def load_core(
         ),
         model_name=opened.name,
         device="cpu",
-        block_bytes=_block_bytes(opened.config, formats.activations.itemsize),
+        block_bytes=bytes_a_block,
     )
     ready = ReadyEvent(
         model_name=opened.name,
@@ -112,7 +114,8 @@ def choose_formats(opened: OpenedModel, settings: Settings) -> NumberFormats:
     abilities = torch.cpu.get_capabilities()
     is_fast = any(abilities.get(name) for name in ("amx_bf16", "avx512_bf16", "bf16"))
     if settings.dtype == "float32" or (settings.dtype == "auto" and not is_fast):
-        return NumberFormats(torch.float32, torch.float32, has_four_bit=False)
+        kv = _kv_dtype(settings, torch.float32)
+        return NumberFormats(torch.float32, torch.float32, kv, has_four_bit=False)
     # Without AMX a core multiplies float32 matrices faster than bfloat16 ones; it is a matter of
     # memory whether the weights can be kept that wide.
     fits_wide = (
@@ -120,18 +123,20 @@ def choose_formats(opened: OpenedModel, settings: Settings) -> NumberFormats:
     )
     is_wide = not abilities.get("amx_bf16") and fits_wide
     return NumberFormats(
-        torch.bfloat16, torch.float32 if is_wide else torch.bfloat16, has_four_bit=True
+        torch.bfloat16,
+        torch.float32 if is_wide else torch.bfloat16,
+        _kv_dtype(settings, torch.bfloat16),
+        has_four_bit=True,
     )
 
 
-def size_pool(config: DecoderConfig, settings: Settings, *, element_bytes: int) -> EngineConfig:
+def size_pool(config: DecoderConfig, settings: Settings, *, block_bytes: int) -> EngineConfig:
     """Size the KV pool by need, a few full chats, under the memory that is free or was given.
 
     A context that does not fit the pool is clamped to it when it was not asked for. Raises
     NoRoom with the numbers when not even the smallest context fits, or not the one asked for.
     """
     context = min(settings.context_tokens or config.context_length, config.context_length)
-    block_bytes = _block_bytes(config, element_bytes)
     cap_bytes = settings.kv_memory_bytes
     if cap_bytes is None:
         cap_bytes = int(psutil.virtual_memory().available * KV_SHARE_OF_FREE_MEMORY)
@@ -151,5 +156,8 @@ def size_pool(config: DecoderConfig, settings: Settings, *, element_bytes: int) 
     )
 
 
-def _block_bytes(config: DecoderConfig, element_bytes: int) -> int:
-    return config.kv_bytes_per_token(element_bytes) * BLOCK_SIZE_TOKENS
+def _kv_dtype(settings: Settings, activations: torch.dtype) -> torch.dtype:
+    import torch
+
+    chosen = {"float32": torch.float32, "bfloat16": torch.bfloat16, "int8": torch.int8}
+    return chosen.get(settings.kv_dtype, activations)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import torch
 
@@ -10,12 +12,24 @@ from localpaged.engine.block_pool import NUM_RESERVED_BLOCKS, READ_PAD_BLOCK
 from localpaged.engine.step_plan import BlockCopy
 from localpaged_kernels import copy_blocks
 
+SCALE_DTYPE = torch.float32
+
+
+@dataclass(frozen=True, slots=True)
+class LayerKV:
+    """One layer's cache: numbers [blocks, block_size, 2, kv_heads, head_dim].
+
+    For int8 numbers, `scales` [blocks, block_size, 2, kv_heads]; what is meant is the product.
+    """
+
+    numbers: torch.Tensor
+    scales: torch.Tensor | None
+
 
 class KVStorage:
     """K and V of every layer, addressed by block and slot. Engine thread only.
 
-    `layers[i]` is [blocks, block_size, 2, kv_heads, head_dim]. Every element is finite from the
-    start, so masked reads of unwritten slots are harmless.
+    Every element is finite from the start, so masked reads of unwritten slots are harmless.
     """
 
     def __init__(
@@ -27,23 +41,36 @@ class KVStorage:
             block_size,
             2,
             config.num_kv_heads,
-            config.head_dim,
         )
         self.block_size = block_size
-        self._all = _lazily_zeroed(shape, dtype)
-        self.layers = tuple(self._all)
+        # Everything that belongs to a block, [layers, blocks, ...] each: moved as one.
+        self._parts = [_lazily_zeroed((*shape, config.head_dim), dtype)]
+        if not dtype.is_floating_point:
+            self._parts.append(_lazily_zeroed(shape, SCALE_DTYPE))
+        self.layers = tuple(
+            LayerKV(parts[0], parts[1] if len(parts) > 1 else None)
+            for parts in zip(*self._parts, strict=True)
+        )
 
     def apply(self, copies: tuple[BlockCopy, ...]) -> None:
         """Copy blocks in all layers; every source is read before any target is written."""
         if copies:
             sources = torch.tensor([copy.source for copy in copies])
             targets = torch.tensor([copy.target for copy in copies])
-            copy_blocks(self._all, sources, targets)
+            for part in self._parts:
+                copy_blocks(part, sources, targets)
 
     def poison(self, value: float = 1e4) -> None:
         """Fill everything but the read padding with a finite, loud value; for tests."""
-        self._all.fill_(value)
-        self._all[:, READ_PAD_BLOCK].zero_()
+        for part in self._parts:
+            part.fill_(value if part.dtype.is_floating_point else 127)
+            part[:, READ_PAD_BLOCK].zero_()
+
+
+def block_bytes(config: DecoderConfig, dtype: torch.dtype, *, block_size: int) -> int:
+    """Return the bytes of one block's K and V in all layers, scales included."""
+    scale_bytes = 0 if dtype.is_floating_point else SCALE_DTYPE.itemsize
+    return config.kv_bytes_per_token(dtype.itemsize, scale_bytes=scale_bytes) * block_size
 
 
 def _lazily_zeroed(shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:

@@ -20,7 +20,7 @@ import torch.nn.functional as F
 
 from localpaged.decoder_config import DecoderConfig
 from localpaged.engine.batch import Batch
-from localpaged.engine.kv_storage import KVStorage
+from localpaged.engine.kv_storage import KVStorage, LayerKV
 from localpaged.engine.linear import DenseLinear, make_linear
 from localpaged.engine.rope import RopeTable, rotate
 from localpaged_kernels import paged_attention, write_kv
@@ -69,7 +69,7 @@ class _Layer:
         self,
         hidden: torch.Tensor,
         batch: Batch,
-        kv: torch.Tensor,
+        kv: LayerKV,
         cos: torch.Tensor,
         sin: torch.Tensor,
     ) -> torch.Tensor:
@@ -84,7 +84,7 @@ class _Layer:
         self,
         qkv: torch.Tensor,
         batch: Batch,
-        kv: torch.Tensor,
+        kv: LayerKV,
         cos: torch.Tensor,
         sin: torch.Tensor,
     ) -> torch.Tensor:
@@ -102,13 +102,14 @@ class _Layer:
                 dim=1,
             )
         rotated = rotate(queries_keys, cos, sin)
-        write_kv(kv, rotated[:, num_q:], values, batch.slots)
+        write_kv(kv.numbers, rotated[:, num_q:], values, batch.slots, scales=kv.scales)
         out = paged_attention(
             rotated[:, :num_q],
-            kv,
+            kv.numbers,
             batch.attention,
             scale=config.head_dim**-0.5,
             window=config.sliding_window,
+            kv_scales=kv.scales,
         )
         return out.flatten(1)
 

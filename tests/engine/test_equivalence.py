@@ -221,7 +221,7 @@ def test_bfloat16_stays_close_to_float32(tmp_path):
         decoder.logits = lambda hidden, whole=whole, seen=seen: (
             seen.append(whole(hidden)) or seen[0].clone()
         )
-        run(make_decoder_core(decoder, dtype=dtype), [make_request("a", prompt, max_tokens=1)])
+        run(make_decoder_core(decoder, kv_dtype=dtype), [make_request("a", prompt, max_tokens=1)])
         logits[dtype] = seen[0]
     error = (logits[torch.bfloat16] - logits[torch.float32]).abs().max()
     assert error < 0.05 * logits[torch.float32].abs().max()

@@ -1,83 +1,18 @@
 """Every fast path of an operator does what its plain reference does, on odd shapes too."""
 
-import random
-
 import pytest
 import torch
 
 from localpaged_kernels import (
-    AttentionBatch,
     UnsupportedShape,
     copy_blocks,
     paged_attention,
     write_kv,
 )
 from localpaged_kernels.paged_attention import reference
-
-NUM_BLOCKS = 64
-LOUD = 1e4
+from testkit.attention_inputs import ROWS, build
 
 TOLERANCE = {torch.float32: (1e-5, 1e-5), torch.bfloat16: (2e-2, 2e-2)}
-
-
-def run_of(table):
-    first, last = int(table[0]), int(table[-1])
-    return range(first, last + 1) if table.tolist() == list(range(first, last + 1)) else None
-
-
-def build(
-    rows,
-    *,
-    is_shuffled=True,
-    block_size=16,
-    kv_heads=2,
-    group=2,
-    dim=32,
-    dtype=torch.float32,
-    seed=0,
-):
-    """Build inputs for rows of (query_len, seq_len); what nobody wrote is loud but finite."""
-    generator = torch.Generator().manual_seed(seed)
-    order = list(range(2, NUM_BLOCKS))
-    if is_shuffled:
-        random.Random(seed).shuffle(order)
-    else:
-        order.reverse()
-    kv = torch.full((NUM_BLOCKS, block_size, 2, kv_heads, dim), LOUD, dtype=dtype)
-    kv[0] = 0
-    tables = []
-    for _, seq_len in rows:
-        table = torch.tensor([order.pop() for _ in range(-(-seq_len // block_size))])
-        for position in range(seq_len):
-            block, offset = table[position // block_size], position % block_size
-            kv[block, offset] = torch.randn(2, kv_heads, dim, generator=generator).to(dtype)
-        tables.append(table)
-    num_decodes = sum(query_len == 1 for query_len, _ in rows)
-    widest = max((len(t) for t in tables[:num_decodes]), default=0)
-    padded = torch.zeros(num_decodes, widest, dtype=torch.int64)
-    for i, table in enumerate(tables[:num_decodes]):
-        padded[i, : len(table)] = table
-    batch = AttentionBatch(
-        tables=tuple(tables),
-        runs=tuple(run_of(table) for table in tables),
-        block_tables=padded,
-        query_lens=tuple(q for q, _ in rows),
-        seq_lens=tuple(s for _, s in rows),
-        num_decodes=num_decodes,
-        block_size=block_size,
-    )
-    queries = torch.randn(batch.num_queries, kv_heads * group, dim, generator=generator).to(dtype)
-    return queries, kv, batch
-
-
-ROWS = {
-    "one decode": [(1, 1)],
-    "decode at a block's end": [(1, 16)],
-    "decodes of all lengths": [(1, 1), (1, 15), (1, 16), (1, 17), (1, 63), (1, 100)],
-    "whole prompt": [(37, 37)],
-    "chunk behind a prefix": [(5, 41)],
-    "mixed": [(1, 33), (1, 7), (16, 16), (3, 50), (2, 2)],
-}
 
 
 @pytest.mark.parametrize("rows", ROWS.values(), ids=ROWS.keys())

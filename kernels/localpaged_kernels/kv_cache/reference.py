@@ -1,4 +1,8 @@
-"""Writes into the paged cache in plain torch; also the CPU path."""
+"""Writes into the paged cache in plain torch; also the CPU path.
+
+A cache of int8 has a float32 scale for each token's K and V in each KV head: the number that is
+meant is int8 × scale. Rounding to the nearest of 255 steps, symmetric about zero.
+"""
 
 from __future__ import annotations
 
@@ -9,24 +13,64 @@ from localpaged_kernels.errors import UnsupportedShape
 if TYPE_CHECKING:
     import torch
 
+INT8_LIMIT = 127
+
 
 def write_kv(
-    kv: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, slots: torch.Tensor
+    kv: torch.Tensor,
+    keys: torch.Tensor,
+    values: torch.Tensor,
+    slots: torch.Tensor,
+    *,
+    scales: torch.Tensor | None = None,
 ) -> None:
     """Store one K and one V row a token.
 
     kv [blocks, block_size, 2, kv_heads, head_dim], changed in place; keys and values
-    [tokens, kv_heads, head_dim] of the same dtype; slots [tokens] int64, each
-    block × block_size + offset and at most once. Raises UnsupportedShape when they do not fit.
+    [tokens, kv_heads, head_dim] of any float dtype; slots [tokens] int64, each
+    block × block_size + offset and at most once. With `scales`
+    [blocks, block_size, 2, kv_heads] float32, changed in place, kv is int8. Raises
+    UnsupportedShape when they do not fit.
     """
+    check_scales(kv, scales)
     if keys.shape != values.shape or keys.shape[1:] != kv.shape[3:]:
         raise UnsupportedShape(
             f"keys {tuple(keys.shape)} and values {tuple(values.shape)} must be "
             f"[tokens, {kv.shape[3]}, {kv.shape[4]}]"
         )
     flat = kv.view(-1, *kv.shape[2:])
-    flat[:, 0].index_copy_(0, slots, keys)
-    flat[:, 1].index_copy_(0, slots, values)
+    for side, rows in enumerate((keys, values)):
+        if scales is None:
+            flat[:, side].index_copy_(0, slots, rows.to(kv.dtype))
+        else:
+            numbers, row_scales = quantise(rows)
+            flat[:, side].index_copy_(0, slots, numbers)
+            scales.view(-1, *scales.shape[2:])[:, side].index_copy_(0, slots, row_scales)
+
+
+def quantise(rows: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return int8 numbers like `rows` and float32 scales without the last dimension.
+
+    The largest magnitude of a row becomes 127. What is not finite makes its row's scale not
+    finite, so that it stays visible.
+    """
+    wide = rows.float()
+    scales = wide.abs().amax(dim=-1) / INT8_LIMIT
+    steps = wide / scales.clamp(min=1e-30).unsqueeze(-1)
+    return steps.round_().nan_to_num_().clamp_(-INT8_LIMIT, INT8_LIMIT).char(), scales
+
+
+def check_scales(kv: torch.Tensor, scales: torch.Tensor | None) -> None:
+    """Raise UnsupportedShape unless scales belong to an int8 cache and fit it."""
+    if (scales is None) == kv.dtype.is_floating_point and (
+        scales is None or scales.shape == kv.shape[:-1]
+    ):
+        return
+    got = "no scales" if scales is None else f"scales {tuple(scales.shape)}"
+    raise UnsupportedShape(
+        f"kv {tuple(kv.shape)} of {kv.dtype} with {got}; an int8 cache needs scales "
+        f"{tuple(kv.shape[:-1])}, any other none"
+    )
 
 
 def copy_blocks(kv: torch.Tensor, sources: torch.Tensor, targets: torch.Tensor) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from localpaged_kernels.errors import UnsupportedShape
+from localpaged_kernels.kv_cache.reference import check_scales
 
 if TYPE_CHECKING:
     import torch
@@ -19,16 +20,20 @@ def paged_attention(
     *,
     scale: float,
     window: int | None = None,
+    kv_scales: torch.Tensor | None = None,
 ) -> torch.Tensor:
     """Return each query's attention over its own sequence; see `reference.paged_attention`.
 
     Raises UnsupportedShape, with expected and got, when queries, cache and batch do not fit.
     """
     _check(queries, kv, batch)
+    check_scales(kv, kv_scales)
     # Deferred: importing the package must not import torch.
     from localpaged_kernels.paged_attention import torch_cpu
 
-    return torch_cpu.paged_attention(queries, kv, batch, scale=scale, window=window)
+    return torch_cpu.paged_attention(
+        queries, kv, batch, scale=scale, window=window, kv_scales=kv_scales
+    )
 
 
 def _check(queries: torch.Tensor, kv: torch.Tensor, batch: AttentionBatch) -> None:
@@ -43,7 +48,8 @@ def _check(queries: torch.Tensor, kv: torch.Tensor, batch: AttentionBatch) -> No
         )
     if queries.shape[1] % kv.shape[3]:
         raise UnsupportedShape(f"{queries.shape[1]} heads do not divide by {kv.shape[3]} KV heads")
-    if queries.dtype != kv.dtype or queries.device != kv.device:
+    is_usable = queries.dtype.is_floating_point and queries.dtype.itemsize <= 4
+    if not is_usable or queries.device != kv.device:
         raise UnsupportedShape(
             f"queries {queries.dtype} on {queries.device}, kv {kv.dtype} on {kv.device}"
         )

@@ -6,6 +6,7 @@ query length, so that K and V are read once a group; each prompt chunk is a call
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
@@ -22,30 +23,55 @@ def paged_attention(
     *,
     scale: float,
     window: int | None = None,
+    kv_scales: torch.Tensor | None = None,
 ) -> torch.Tensor:
     """Do what `reference.paged_attention` does; same arguments, same result."""
     outputs: list[torch.Tensor] = []
+    cache = _Cache(kv, kv_scales, queries.dtype)
     if batch.num_decodes:
-        outputs.append(_decode(queries[: batch.num_decodes], kv, batch, scale, window))
+        outputs.append(_decode(queries[: batch.num_decodes], cache, batch, scale, window))
     first = batch.num_decodes
     for row in range(batch.num_decodes, len(batch.query_lens)):
         last = first + batch.query_lens[row]
-        outputs.append(_prefill(queries[first:last], kv, batch, row, scale, window))
+        outputs.append(_prefill(queries[first:last], cache, batch, row, scale, window))
         first = last
     return outputs[0] if len(outputs) == 1 else torch.cat(outputs)
 
 
+@dataclass(frozen=True, slots=True)
+class _Cache:
+    """A cache and the dtype to read it in; what is read of int8 is multiplied by its scales."""
+
+    kv: torch.Tensor
+    scales: torch.Tensor | None
+    dtype: torch.dtype
+
+    @property
+    def kv_heads(self) -> int:
+        return int(self.kv.shape[3])
+
+    def blocks(self, table: torch.Tensor, run: range | None = None) -> torch.Tensor:
+        """Return [blocks, block_size, 2, kv_heads, head_dim]; a view where nothing is converted."""
+        read = self.kv.index_select(0, table) if run is None else self.kv[run.start : run.stop]
+        if self.scales is None:
+            return read.to(self.dtype)
+        scales = (
+            self.scales.index_select(0, table) if run is None else self.scales[run.start : run.stop]
+        )
+        return read.to(self.dtype).mul_(scales.to(self.dtype).unsqueeze(-1))
+
+
 def _decode(
-    queries: torch.Tensor, kv: torch.Tensor, batch: AttentionBatch, scale: float, window: int | None
+    queries: torch.Tensor, cache: _Cache, batch: AttentionBatch, scale: float, window: int | None
 ) -> torch.Tensor:
     rows, heads, dim = queries.shape
-    kv_heads = kv.shape[3]
+    kv_heads = cache.kv_heads
     if rows == 1:  # nothing is padded: cut instead of masking
         end = batch.seq_lens[0]
         start = 0 if window is None else max(0, end - window)
-        tokens, mask = _tokens_of(kv, batch, 0)[start:end].unsqueeze(0), None
+        tokens, mask = _tokens_of(cache, batch, 0)[start:end].unsqueeze(0), None
     else:
-        tokens = kv.index_select(0, batch.block_tables.view(-1)).view(rows, -1, *kv.shape[2:])
+        tokens = cache.blocks(batch.block_tables.view(-1)).view(rows, -1, 2, kv_heads, dim)
         mask = _decode_mask(batch, window, queries.dtype)
     keys, values = tokens.permute(2, 0, 3, 1, 4)  # each [rows, kv_heads, tokens, dim]
     grouped = queries.view(rows, kv_heads, heads // kv_heads, dim)
@@ -55,15 +81,15 @@ def _decode(
 
 def _prefill(
     queries: torch.Tensor,
-    kv: torch.Tensor,
+    cache: _Cache,
     batch: AttentionBatch,
     row: int,
     scale: float,
     window: int | None,
 ) -> torch.Tensor:
     length, heads, dim = queries.shape
-    kv_heads, seq_len = kv.shape[3], batch.seq_lens[row]
-    keys, values = _tokens_of(kv, batch, row)[:seq_len].permute(1, 2, 0, 3).unsqueeze(2)
+    kv_heads, seq_len = cache.kv_heads, batch.seq_lens[row]
+    keys, values = _tokens_of(cache, batch, row)[:seq_len].permute(1, 2, 0, 3).unsqueeze(2)
     group = heads // kv_heads
     grouped = queries.view(length, kv_heads, group, dim).permute(1, 2, 0, 3)
     is_whole = length == seq_len and (window is None or window >= seq_len)
@@ -79,11 +105,9 @@ def _prefill(
     return out.permute(2, 0, 1, 3).reshape(length, heads, dim)
 
 
-def _tokens_of(kv: torch.Tensor, batch: AttentionBatch, row: int) -> torch.Tensor:
+def _tokens_of(cache: _Cache, batch: AttentionBatch, row: int) -> torch.Tensor:
     """Return [tokens, 2, kv_heads, head_dim] of a row's blocks; a view where they are a run."""
-    run = batch.runs[row]
-    blocks = kv.index_select(0, batch.tables[row]) if run is None else kv[run.start : run.stop]
-    return blocks.flatten(0, 1)
+    return cache.blocks(batch.tables[row], batch.runs[row]).flatten(0, 1)
 
 
 def _decode_mask(batch: AttentionBatch, window: int | None, dtype: torch.dtype) -> torch.Tensor:

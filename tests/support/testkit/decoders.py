@@ -29,11 +29,11 @@ def make_decoder_core(
     num_blocks: int = 256,
     token_bytes: tuple[bytes, ...] = (),
     eos_ids: frozenset[int] = frozenset(),
-    dtype: torch.dtype = torch.float32,
+    kv_dtype: torch.dtype = torch.float32,
     **config: Any,
 ) -> EngineCore:
     """Return a core whose KV memory starts out loud: stale reads show in the tokens."""
-    kv = KVStorage(decoder.config, num_blocks=num_blocks, block_size=16, dtype=dtype)
+    kv = KVStorage(decoder.config, num_blocks=num_blocks, block_size=16, dtype=kv_dtype)
     kv.poison()
     return EngineCore(
         EngineConfig(

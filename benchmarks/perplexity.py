@@ -1,0 +1,82 @@
+"""Perplexity of a model on a fixed text, for each number format of the KV cache.
+
+    python benchmarks/perplexity.py [--model NAME] [--text FILE]
+
+The text is read as the engine reads a long prompt: in chunks, each of which attends to all
+earlier ones through the paged cache. Weights and activations stay float32, so the cache alone
+makes the difference; the last lines repeat it in bfloat16, as the program runs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+from pathlib import Path
+
+import torch
+
+from localpaged.engine.batch import build_batch
+from localpaged.engine.block_pool import NUM_RESERVED_BLOCKS
+from localpaged.engine.kv_storage import KVStorage, block_bytes
+from localpaged.engine.native import NativeDecoder
+from localpaged.engine.params import BLOCK_SIZE_TOKENS, SamplingParams
+from localpaged.engine.step_plan import PlannedRow, StepPlan
+from localpaged.models.catalogue import DEFAULT_MODEL
+from localpaged.models.open_model import open_model
+from localpaged.models.weights import load_state
+
+TEXT = Path(__file__).parent.parent / "tests" / "data" / "prose.txt"
+CHUNK_TOKENS = 256
+
+
+def perplexity(decoder: NativeDecoder, token_ids: list[int], *, kv_dtype: torch.dtype) -> float:
+    """Return exp of the mean negative log likelihood of every token after the first."""
+    num_blocks = -(-len(token_ids) // BLOCK_SIZE_TOKENS)
+    kv = KVStorage(
+        decoder.config, num_blocks=num_blocks, block_size=BLOCK_SIZE_TOKENS, dtype=kv_dtype
+    )
+    table = tuple(range(NUM_RESERVED_BLOCKS, NUM_RESERVED_BLOCKS + num_blocks))
+    total = 0.0
+    with torch.inference_mode():
+        for start in range(0, len(token_ids) - 1, CHUNK_TOKENS):
+            end = min(start + CHUNK_TOKENS, len(token_ids) - 1)
+            row = PlannedRow(
+                sequence_id=0,
+                request_id="text",
+                token_ids=tuple(token_ids[start:end]),
+                start=start,
+                block_table=table[: -(-end // BLOCK_SIZE_TOKENS)],
+                sampling=SamplingParams(),
+            )
+            batch = build_batch(StepPlan((row,), ()), block_size=BLOCK_SIZE_TOKENS)
+            logits = decoder.logits(decoder.forward(batch, kv))
+            following = torch.tensor(token_ids[start + 1 : end + 1])
+            total += float(torch.nn.functional.cross_entropy(logits, following, reduction="sum"))
+    return math.exp(total / (len(token_ids) - 1))
+
+
+def main() -> None:
+    """Print one line for each format."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--model", default=DEFAULT_MODEL)
+    parser.add_argument("--text", type=Path, default=TEXT)
+    arguments = parser.parse_args()
+    opened = open_model(arguments.model)
+    token_ids = opened.chat.encode(arguments.text.read_text(encoding="utf-8"))
+    print(f"{opened.name}, {len(token_ids):,} tokens, read in chunks of {CHUNK_TOKENS}\n")
+    print("| computed in | KV cache | bytes a token | perplexity |")
+    print("|---|---|---|---|")
+    for dtype, kv_dtypes in (
+        (torch.float32, (torch.float32, torch.bfloat16, torch.int8)),
+        (torch.bfloat16, (torch.bfloat16, torch.int8)),
+    ):
+        decoder = NativeDecoder(opened.config, load_state(opened, dtype=dtype))
+        for kv_dtype in kv_dtypes:
+            value = perplexity(decoder, token_ids, kv_dtype=kv_dtype)
+            num_bytes = block_bytes(opened.config, kv_dtype, block_size=1)
+            names = [str(d).removeprefix("torch.") for d in (dtype, kv_dtype)]
+            print(f"| {names[0]} | {names[1]} | {num_bytes:,} | {value:.4f} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
