@@ -23,7 +23,7 @@ from localpaged.chat.publisher import Publisher
 from localpaged.engine.events import FailEvent, FinishEvent, FinishReason
 from localpaged.engine.params import Request
 from localpaged.engine.port import EnginePort
-from localpaged.errors import ChatError, LocalPagedError, ModelError
+from localpaged.errors import ChatError, EngineStopped, LocalPagedError, ModelError
 from localpaged.prompt import ChatModel, PromptMessage
 from localpaged.store.rows import Turn, TurnStatus
 from localpaged.store.store import Store, new_id
@@ -141,7 +141,10 @@ class TurnRunner:
                 self._stop(live)
 
     def _request_ended(self, live: LiveTurn, event: FinishEvent | FailEvent) -> None:
-        if isinstance(event, FailEvent):
+        if self._is_stopping and _is_engine_gone(event):
+            # An engine that is closed while its model loads knows no other word for it.
+            self._end(live, Ending(TurnStatus.STOPPED))
+        elif isinstance(event, FailEvent):
             self._end(live, Ending(TurnStatus.ERROR, error=event.error))
         else:
             is_cancelled = event.reason is FinishReason.CANCELLED
@@ -243,6 +246,10 @@ class TurnRunner:
     def _tip(self, turn: Turn) -> str | None:
         """Where a waiting question hangs; not needed, and not read, for one that is placed."""
         return None if turn.question is None else self._store.chat(turn.chat_id).tip_hash
+
+
+def _is_engine_gone(event: FinishEvent | FailEvent) -> bool:
+    return isinstance(event, FailEvent) and isinstance(event.error, EngineStopped)
 
 
 def _model_error(model: Future[ChatModel]) -> LocalPagedError | None:
