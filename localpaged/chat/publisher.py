@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable
 
-from localpaged.chat.events import ChatEvent
+from localpaged.chat.events import ChatEvent, ModelFailed, ModelLoading, ModelReady
 
 Subscriber = Callable[[tuple[ChatEvent, ...]], None]
 
@@ -13,23 +14,41 @@ log = logging.getLogger(__name__)
 
 
 class Publisher:
-    """Calls every subscriber, on the calling thread. Any thread."""
+    """Calls every subscriber, on the calling thread. Any thread.
+
+    Invariant: who subscribes late learns at once how the model stands, however early it failed.
+    """
 
     def __init__(self) -> None:
         self._subscribers: tuple[Subscriber, ...] = ()
+        self._model_state: ChatEvent | None = None
+        self._lock = threading.Lock()
 
     def subscribe(self, subscriber: Subscriber) -> None:
-        """Call `subscriber` with every batch from now on."""
-        self._subscribers = (*self._subscribers, subscriber)
+        """Call `subscriber` with the model's state, then with every batch from now on."""
+        with self._lock:
+            self._subscribers = (*self._subscribers, subscriber)
+            known = self._model_state
+        if known is not None:
+            _call(subscriber, (known,))
 
     def publish(self, *events: ChatEvent) -> None:
         """Send a batch; an empty one is not sent."""
         if not events:
             return
-        for subscriber in self._subscribers:
-            try:
-                subscriber(events)
-            except Exception:
-                # These are the threads of the engine and the disk: a broken listener must not end
-                # the answers of everyone else.
-                log.exception("a subscriber failed")
+        with self._lock:
+            for event in events:
+                if isinstance(event, (ModelLoading, ModelReady, ModelFailed)):
+                    self._model_state = event
+            subscribers = self._subscribers
+        for subscriber in subscribers:
+            _call(subscriber, events)
+
+
+def _call(subscriber: Subscriber, events: tuple[ChatEvent, ...]) -> None:
+    try:
+        subscriber(events)
+    except Exception:
+        # These are the threads of the engine and the disk: a broken listener must not end the
+        # answers of everyone else.
+        log.exception("a subscriber failed")
