@@ -64,7 +64,7 @@ class EngineFeed:
                 ended.append(_call(self._ends.request_ended, live, event))
             elif isinstance(event, PrefillEvent):
                 told.append(self._prefill(live, event))
-            else:
+            elif isinstance(event, TokenEvent):
                 told += self._text(live, event)
         # First the text: the worker may tell of the end at once.
         self._publisher.publish(*told)
@@ -85,8 +85,8 @@ class EngineFeed:
 
     def _text(self, live: LiveTurn, event: TokenEvent) -> list[ChatEvent]:
         text = storable(event.text)
-        piece = live.append(text, len(event.token_ids))
-        self._writer.append_text(live.turn.id, text, piece.token_count)
+        piece = live.append(text, event.token_ids)
+        self._writer.append_text(live.turn.id, text, piece.token_count, event.token_ids)
         if live.turn.status is not TurnStatus.STREAMING:
             self._change(live, TurnStatus.STREAMING)
         if not text:

@@ -6,9 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
+from localpaged.chat.prompting import Prompt
 from localpaged.engine.events import PrefillEvent, Usage
 from localpaged.engine.params import RequestId, SamplingParams
 from localpaged.store.rows import Turn
+from localpaged.store.token_ids import pack
 
 
 class Piece(NamedTuple):
@@ -17,6 +19,7 @@ class Piece(NamedTuple):
     text: str
     token_count: int
     num_chars: int
+    token_ids: tuple[int, ...] = ()
 
 
 @dataclass(slots=True, eq=False)
@@ -32,7 +35,9 @@ class LiveTurn:
     is_foreground: bool
     request_id: RequestId | None = None
     is_durable: bool = False
+    prompt: Prompt | None = None
     prefill: PrefillEvent | None = None
+    cache_report: str | None = None
     _pieces: list[Piece] = field(default_factory=list)
 
     @property
@@ -43,20 +48,37 @@ class LiveTurn:
         begun = self.turn.partial_text
         return Piece(begun, self.turn.completion_tokens or 0, len(begun))
 
-    def append(self, text: str, num_tokens: int) -> Piece:
-        """Add text to the answer."""
+    @property
+    def new_ids(self) -> tuple[int, ...]:
+        """The ids that have arrived; those of a continued answer's beginning are not among them."""
+        return tuple(id_ for piece in tuple(self._pieces) for id_ in piece.token_ids)
+
+    def append(self, text: str, token_ids: tuple[int, ...]) -> Piece:
+        """Add text, and the ids it was made of, to the answer."""
         before = self.last
-        piece = Piece(text, before.token_count + num_tokens, before.num_chars + len(text))
+        piece = Piece(
+            text,
+            before.token_count + len(token_ids),
+            before.num_chars + len(text),
+            token_ids,
+        )
         self._pieces.append(piece)
         return piece
 
     def row(self) -> Turn:
         """Return the turn with all the text there is."""
+        turn = self.turn
+        if self.cache_report is not None:
+            turn = replace(turn, cache_report=self.cache_report)
         pieces = tuple(self._pieces)
         if not pieces:
-            return self.turn
-        text = self.turn.partial_text + "".join(piece.text for piece in pieces)
-        return replace(self.turn, partial_text=text, completion_tokens=pieces[-1].token_count)
+            return turn
+        return replace(
+            turn,
+            partial_text=turn.partial_text + "".join(piece.text for piece in pieces),
+            completion_tokens=pieces[-1].token_count,
+            token_ids=_all_ids(turn, pieces),
+        )
 
     def total_usage(self, usage: Usage) -> Usage:
         """Return what the answer cost, with what it cost before it was continued."""
@@ -65,6 +87,12 @@ class LiveTurn:
             completion_tokens=usage.completion_tokens + (self.turn.completion_tokens or 0),
             decode_s=usage.decode_s + (self.turn.decode_s or 0.0),
         )
+
+
+def _all_ids(turn: Turn, pieces: Sequence[Piece]) -> bytes | None:
+    if turn.partial_text and turn.token_ids is None:
+        return None  # what a continued answer began with is known as text only
+    return (turn.token_ids or b"") + pack(id_ for piece in pieces for id_ in piece.token_ids)
 
 
 class LiveTurns:

@@ -19,14 +19,16 @@ from functools import partial
 from localpaged.chat.ending import Ending, ended_event, ended_row
 from localpaged.chat.events import ModelFailed
 from localpaged.chat.live import LiveTurn, LiveTurns
+from localpaged.chat.prompting import make_prompt
 from localpaged.chat.publisher import Publisher
 from localpaged.engine.events import FailEvent, FinishEvent, FinishReason
 from localpaged.engine.params import Request
 from localpaged.engine.port import EnginePort
 from localpaged.errors import ChatError, EngineStopped, LocalPagedError, ModelError
-from localpaged.prompt import ChatModel, PromptMessage
+from localpaged.prompt import ChatModel
 from localpaged.store.rows import Turn, TurnStatus
 from localpaged.store.store import Store, new_id
+from localpaged.store.token_ids import pack
 from localpaged.store.turns import place_answer, place_question
 from localpaged.store.writes import Write, change_chat
 
@@ -198,23 +200,31 @@ class TurnRunner:
     def _submit(self, live: LiveTurn, model: ChatModel) -> None:
         chat_id = live.turn.chat_id
         placed = place_question(live.turn, chat_tip=self._tip(live.turn))
+        is_continued = bool(placed.turn.partial_text)
         live.turn = replace(placed.turn, model=model.name)
+        if not is_continued:
+            live.turn = replace(live.turn, model_fingerprint=model.fingerprint)
         advance = change_chat(chat_id, tip_hash=live.turn.parent_hash, model=model.name)
         self._store.submit(
             Write(messages=placed.messages, chat_changes=(advance,), turns=(live.turn,))
         )
-        path = self._store.path_to(live.turn.parent_hash)
-        prompt = [PromptMessage(message.role, message.text) for message in path]
-        begun = live.turn.partial_text
-        if begun:
-            prompt.append(PromptMessage("assistant", begun))
+        live.prompt = make_prompt(self._store, model, placed.turn)
+        if is_continued:
+            # Whatever ids the answer had, from now on it has those that the engine reads.
+            begun_ids = live.prompt.begun_ids
+            live.turn = replace(
+                live.turn,
+                model_fingerprint=model.fingerprint,
+                token_ids=None if begun_ids is None else pack(begun_ids),
+            )
+            self._store.submit(Write(turns=(live.turn,)))
         request = Request(
             new_id(),
-            model.render(prompt, continue_last=bool(begun)),
+            live.prompt.ids,
             live.sampling,
             chat_id=chat_id,
             is_foreground=live.is_foreground,
-            is_continuation=bool(begun),
+            is_continuation=is_continued,
         )
         self._live.add_request(request.id, live)
         self._engine.submit(request)

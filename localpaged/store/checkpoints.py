@@ -6,6 +6,8 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from localpaged.store.rows import Turn
+from localpaged.store.token_ids import pack
 from localpaged.store.writes import Checkpoint, Write
 
 
@@ -13,6 +15,7 @@ from localpaged.store.writes import Checkpoint, Write
 class _Growing:
     pieces: list[str]
     token_count: int
+    token_ids: bytes | None
     is_turn_saved: bool = False
     is_saved: bool = True
 
@@ -29,9 +32,11 @@ class Checkpoints:
         self._arrived: deque[Checkpoint | Write] = deque()
         self._texts: dict[str, _Growing] = {}
 
-    def append(self, turn_id: str, text: str, token_count: int) -> None:
+    def append(
+        self, turn_id: str, text: str, token_count: int, token_ids: Sequence[int] = ()
+    ) -> None:
         """Leave a piece; one atomic operation, no lock."""
-        self._arrived.append(Checkpoint(turn_id, text, token_count))
+        self._arrived.append(Checkpoint(turn_id, text, token_count, pack(token_ids)))
 
     def follow(self, write: Write) -> None:
         """Begin with the turns that a write opens, forget those that it ends."""
@@ -46,6 +51,8 @@ class Checkpoints:
             elif (growing := self._texts.get(arrived.turn_id)) is not None:
                 growing.pieces.append(arrived.text)
                 growing.token_count = arrived.token_count
+                if growing.token_ids is not None and arrived.token_ids is not None:
+                    growing.token_ids += arrived.token_ids
                 growing.is_saved = False
 
     def turns_saved(self, write: Write) -> None:
@@ -57,7 +64,7 @@ class Checkpoints:
     def grown(self) -> Sequence[Checkpoint]:
         """Return the whole text of every turn that grew since it was saved."""
         return [
-            Checkpoint(turn_id, "".join(growing.pieces), growing.token_count)
+            Checkpoint(turn_id, "".join(growing.pieces), growing.token_count, growing.token_ids)
             for turn_id, growing in self._texts.items()
             if growing.is_turn_saved and not growing.is_saved
         ]
@@ -78,6 +85,15 @@ class Checkpoints:
         for turn in write.turns:
             if not turn.status.is_open:
                 self._texts.pop(turn.id, None)
-            elif turn.id not in self._texts:
-                growing = _Growing([turn.partial_text], turn.completion_tokens or 0)
-                self._texts[turn.id] = growing
+            else:
+                self._open(turn)
+
+    def _open(self, turn: Turn) -> None:
+        """Begin with what the row has; a later row of the same turn has all that came before it."""
+        # an answer with text but without ids cannot get complete ones any more
+        ids = turn.token_ids if turn.partial_text else turn.token_ids or b""
+        fresh = _Growing([turn.partial_text], turn.completion_tokens or 0, ids)
+        known = self._texts.get(turn.id)
+        if known is not None:
+            fresh.is_turn_saved, fresh.is_saved = known.is_turn_saved, known.is_saved
+        self._texts[turn.id] = fresh

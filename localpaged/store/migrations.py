@@ -4,6 +4,7 @@ messages, parts   the content-addressed tree: a message is named by the hash of 
 chats             named tips of the tree; a fork is one more row here
 turns             one question and its answer: status, sampling, cost
 partials          the text so far of open answers
+prompts           what the engine read for a turn, as a difference to an earlier turn's
 runs              a row for every running process; `lock_file` tells whether it still lives
 """
 
@@ -72,6 +73,29 @@ def m001_initial(db: Database) -> None:
     db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
 
 
+@migrations()
+def m002_prompt_tokens(db: Database) -> None:
+    """Whose token ids an answer has, what was sent to the engine, what of it was cached."""
+    turns = db.table("turns")
+    turns.add_column("model_fingerprint", str)
+    turns.add_column("cache_report", str)
+    db.table("partials").add_column("token_ids", bytes)
+    db.table("prompts").create(
+        {
+            "turn_id": str,
+            "base_turn_id": str,
+            "num_shared": int,
+            "tail_ids": bytes,
+            "num_computed": int,
+            "namespace": str,
+            "run_id": str,  # may be gone: it only tells that the memory is gone, too
+        },
+        pk="turn_id",
+        not_null={"turn_id", "num_shared", "tail_ids", "num_computed", "namespace", "run_id"},
+        foreign_keys=[("turn_id", "turns", "id")],
+    )
+
+
 def _create_turns(db: Database) -> None:
     db.table("turns").create(
         {
@@ -92,7 +116,7 @@ def _create_turns(db: Database) -> None:
             "completion_tokens": int,
             "ttft_s": float,
             "decode_s": float,
-            "token_ids": bytes,  # of the answer, int32, little-endian; kept free for now
+            "token_ids": bytes,  # of the answer, int32, little-endian
             "created_at": float,
             "finished_at": float,
         },

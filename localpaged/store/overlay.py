@@ -5,9 +5,9 @@ While the disk is full this is how everything written since is still there to be
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
-from localpaged.store.rows import Chat, Message, Turn
+from localpaged.store.rows import Chat, Message, SentPrompt, Turn
 from localpaged.store.writes import Operation, Write
 
 
@@ -33,6 +33,11 @@ class Overlay:
         for write in self._writes:
             turns.update((turn.id, turn) for turn in write.turns)
         return turns
+
+    def prompts(self, saved: Mapping[str, SentPrompt]) -> dict[str, SentPrompt]:
+        """Return the saved prompts as they will be, and all unsaved ones, by turn."""
+        unsaved = {prompt.turn_id: prompt for write in self._writes for prompt in write.prompts}
+        return {**saved, **unsaved}
 
     def messages(self) -> dict[str, Message]:
         """Return the unsaved messages by hash."""

@@ -14,13 +14,13 @@ Params = list[Any] | dict[str, Any]
 
 CHAT_COLUMNS = tuple(field.name for field in fields(Chat))
 _SELECT_CHATS = f"SELECT {', '.join(CHAT_COLUMNS)} FROM chats"
-_TURN_COLUMNS = tuple(
-    field.name for field in fields(Turn) if field.name not in ("partial_text", "completion_tokens")
-)
+_OF_PARTIALS = ("partial_text", "completion_tokens", "token_ids")
+_TURN_COLUMNS = tuple(field.name for field in fields(Turn) if field.name not in _OF_PARTIALS)
 _SELECT_TURNS = f"""
 SELECT {", ".join(f"turns.{name}" for name in _TURN_COLUMNS)},
     coalesce(partials.text, '') AS partial_text,
-    coalesce(partials.token_count, turns.completion_tokens) AS completion_tokens
+    coalesce(partials.token_count, turns.completion_tokens) AS completion_tokens,
+    coalesce(partials.token_ids, turns.token_ids) AS token_ids
 FROM turns LEFT JOIN partials ON partials.turn_id = turns.id
 """
 
@@ -52,12 +52,20 @@ def put_turn(db: Database, turn: Turn, *, run_id: str) -> None:
     _upsert(db, "turns", record)
 
 
-def put_partial(db: Database, turn_id: str, text: str, *, token_count: int, now: float) -> None:
-    """Keep the text so far of an open answer."""
+def put_partial(
+    db: Database,
+    turn_id: str,
+    text: str,
+    *,
+    token_count: int,
+    token_ids: bytes | None,
+    now: float,
+) -> None:
+    """Keep the text so far of an open answer, and the ids it is made of."""
     db.execute(
-        "INSERT OR REPLACE INTO partials (turn_id, text, token_count, updated_at)"
-        " VALUES (?, ?, ?, ?)",
-        [turn_id, text, token_count, now],
+        "INSERT OR REPLACE INTO partials (turn_id, text, token_count, token_ids, updated_at)"
+        " VALUES (?, ?, ?, ?, ?)",
+        [turn_id, text, token_count, token_ids, now],
     )
 
 

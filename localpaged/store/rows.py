@@ -59,7 +59,10 @@ class Turn:
     `tip_hash` is the answer's message, None while it is open. `partial_text` is what there is
     of an open answer so far, `completion_tokens` its length. `question` is the user's text while it
     waits behind a running answer; once it is in the tree it is None and `parent_hash` names it.
-    `options` are the sampling parameters as JSON.
+    `options` are the sampling parameters as JSON. `token_ids` are the ids that the answer's text
+    was made of, packed, and maybe a few of which the text does not tell: an end token, a stop
+    string. They belong to the model of that name and `model_fingerprint`. None: not known.
+    `cache_report` tells as JSON what of the prompt was found in memory and why not more.
     """
 
     id: str
@@ -81,6 +84,27 @@ class Turn:
     finished_at: float | None = None
     question: str | None = None
     options: str = "{}"
+    token_ids: bytes | None = None
+    model_fingerprint: str | None = None
+    cache_report: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SentPrompt:
+    """What the engine read for a turn: the first `num_shared` ids of what it read and wrote for
+    `base_turn_id`, then `tail_ids` (packed).
+
+    `num_computed` tokens of prompt and answer had KV when the turn ended, in the memory of the run
+    `run_id`; `namespace` names the model and the number format it was computed with.
+    """
+
+    turn_id: str
+    base_turn_id: str | None
+    num_shared: int
+    tail_ids: bytes
+    num_computed: int
+    namespace: str
+    run_id: str
 
 
 @dataclass(frozen=True, slots=True)

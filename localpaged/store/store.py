@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from json import dumps
@@ -22,9 +22,10 @@ from localpaged.store.database import connect, open_database
 from localpaged.store.failures import explained
 from localpaged.store.locks import RunLock, is_held
 from localpaged.store.overlay import Overlay
+from localpaged.store.prompts import select_prompts, sequence_of
 from localpaged.store.records import select_chats, select_turns
 from localpaged.store.recovery import start_run
-from localpaged.store.rows import Chat, Message, Turn
+from localpaged.store.rows import Chat, Message, SentPrompt, Turn
 from localpaged.store.writer import StoreWriter
 from localpaged.store.writes import EndRun, Operation, Purge, Write
 
@@ -52,6 +53,15 @@ class Conversation:
     chat: Chat
     messages: Sequence[Message]
     turns: Sequence[Turn]
+
+
+@dataclass(frozen=True, slots=True)
+class SentSequence:
+    """A turn, what the engine read for it, and all ids of prompt and answer (packed)."""
+
+    turn: Turn
+    prompt: SentPrompt
+    ids: bytes
 
 
 def new_id() -> str:
@@ -143,17 +153,35 @@ class Store:
             raise NotInHistory(f"There is no answer {turn_id}.")
         return turns[turn_id]
 
-    def conversation(self, chat_id: str) -> Conversation:
+    def conversation(self, chat_id: str, *, up_to: str | None = None) -> Conversation:
         """Return a chat with its messages and turns, as they were at one moment.
 
-        Raises NotInHistory.
+        With `up_to` the messages end with that one instead of the tip. Raises NotInHistory.
         """
 
         def read(db: Database, overlay: Overlay) -> Conversation:
             chat = _chat(db, overlay, chat_id)
-            messages = _path(db, overlay, chat.tip_hash)
+            messages = _path(db, overlay, up_to or chat.tip_hash)
             turns = _turns(db, overlay, chat_id, messages)
             return Conversation(chat, messages, turns)
+
+        return self._read(read)
+
+    def last_sent(self, chat_id: str) -> SentSequence | None:
+        """Return what the engine read and wrote for a chat last; for a fork that has no answer of
+        its own yet, for the chat it came from. None when that is not known."""
+
+        def read(db: Database, overlay: Overlay) -> SentSequence | None:
+            chat: Chat | None = _chat(db, overlay, chat_id)
+            while chat is not None:
+                saved = select_turns(db, "turns.chat_id = ?", [chat.id])
+                turns = {t.id: t for t in overlay.turns(saved).values() if t.chat_id == chat.id}
+                prompts = overlay.prompts(select_prompts(db, chat.id))
+                own = [turn for turn in turns.values() if turn.id in prompts]
+                if own:
+                    return _sent_sequence(max(own, key=_age), prompts, turns)
+                chat = _origin(db, overlay, chat)
+            return None
 
         return self._read(read)
 
@@ -235,6 +263,24 @@ def _turns(
         if turn.tip_hash in tips or (turn.tip_hash is None and turn.chat_id == chat_id)
     ]
     return sorted(found, key=lambda turn: (turn.chat_id == chat_id, turn.created_at, turn.id))
+
+
+def _origin(db: Database, overlay: Overlay, chat: Chat) -> Chat | None:
+    if chat.forked_from is None:
+        return None
+    found = overlay.chats(select_chats(db, "id = ?", [chat.forked_from]))
+    return next((origin for origin in found if origin.id == chat.forked_from), None)
+
+
+def _sent_sequence(
+    turn: Turn, prompts: Mapping[str, SentPrompt], turns: Mapping[str, Turn]
+) -> SentSequence | None:
+    ids = sequence_of(turn.id, prompts, turns)
+    return None if ids is None else SentSequence(turn, prompts[turn.id], ids)
+
+
+def _age(turn: Turn) -> tuple[float, str]:
+    return turn.created_at, turn.id
 
 
 def _path(db: Database, overlay: Overlay, tip_hash: str | None) -> Sequence[Message]:

@@ -26,6 +26,7 @@ def purge(db: Database, *, deleted_before: float) -> int:
     doomed = "SELECT id FROM chats WHERE deleted_at < ?"
     for statement in (
         f"DELETE FROM partials WHERE turn_id IN (SELECT id FROM turns WHERE chat_id IN ({doomed}))",
+        f"DELETE FROM prompts WHERE turn_id IN (SELECT id FROM turns WHERE chat_id IN ({doomed}))",
         f"DELETE FROM turns WHERE chat_id IN ({doomed})",
     ):
         db.execute(statement, [deleted_before])

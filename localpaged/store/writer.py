@@ -14,7 +14,7 @@ import sqlite3
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
@@ -118,9 +118,11 @@ class StoreWriter:
             self._soon[key] = operation
             self._arm_tick()
 
-    def append_text(self, turn_id: str, text: str, token_count: int) -> None:
+    def append_text(
+        self, turn_id: str, text: str, token_count: int, token_ids: Sequence[int] = ()
+    ) -> None:
         """Add to what is saved of an open answer. Cheap: the engine's thread calls it per token."""
-        self._checkpoints.append(turn_id, text, token_count)
+        self._checkpoints.append(turn_id, text, token_count, token_ids)
         if self._tick_at is None:
             with self._changed:
                 self._arm_tick()

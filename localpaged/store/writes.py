@@ -8,8 +8,9 @@ from typing import Any, Protocol, TypedDict, Unpack
 
 from sqlite_utils import Database
 
+from localpaged.store.prompts import put_prompts
 from localpaged.store.records import delete_partial, put_chats, put_partial, put_turn
-from localpaged.store.rows import Chat, Message, Turn
+from localpaged.store.rows import Chat, Message, SentPrompt, Turn
 from localpaged.store.sweep import purge
 from localpaged.store.text import storable
 from localpaged.store.tree import insert_messages
@@ -59,6 +60,7 @@ class Write:
     new_chats: Sequence[Chat] = ()
     chat_changes: Sequence[ChatChange] = ()
     turns: Sequence[Turn] = ()
+    prompts: Sequence[SentPrompt] = ()
 
     def apply(self, db: Database, *, run_id: str) -> None:
         """Insert, update and replace the rows, in the order that foreign keys want."""
@@ -75,8 +77,15 @@ class Write:
             if not turn.status.is_open:
                 delete_partial(db, turn.id)
             elif turn.partial_text:
-                count = turn.completion_tokens or 0
-                put_partial(db, turn.id, turn.partial_text, token_count=count, now=turn.created_at)
+                put_partial(
+                    db,
+                    turn.id,
+                    turn.partial_text,
+                    token_count=turn.completion_tokens or 0,
+                    token_ids=turn.token_ids,
+                    now=turn.created_at,
+                )
+        put_prompts(db, self.prompts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +95,7 @@ class Checkpoint:
     turn_id: str
     text: str
     token_count: int
+    token_ids: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +108,14 @@ class SaveCheckpoints:
     def apply(self, db: Database, *, run_id: str) -> None:
         """Replace the saved texts."""
         for point in self.checkpoints:
-            put_partial(db, point.turn_id, point.text, token_count=point.token_count, now=self.now)
+            put_partial(
+                db,
+                point.turn_id,
+                point.text,
+                token_count=point.token_count,
+                token_ids=point.token_ids,
+                now=self.now,
+            )
 
 
 @dataclass(frozen=True, slots=True)

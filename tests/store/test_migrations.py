@@ -12,19 +12,21 @@ from sqlite_utils import Database, Migrations
 from localpaged.errors import DatabaseTooNew, DiskFull
 from localpaged.store import database
 from localpaged.store.backup import backup
-from localpaged.store.database import connect, open_database
-from localpaged.store.migrations import m001_initial, migrations
+from localpaged.store.database import connect, open_database, transaction
+from localpaged.store.migrations import m001_initial, m002_prompt_tokens, migrations
 from localpaged.store.store import Store
+from localpaged.store.tree import insert_messages, make_message
 from testkit.builders import make_chat
 
-TABLES = {"messages", "parts", "chats", "turns", "partials", "runs"}
+TABLES = {"messages", "parts", "chats", "turns", "partials", "runs", "prompts"}
 
 
-def with_second_step(monkeypatch: pytest.MonkeyPatch, *, number: int = 2) -> None:
+def with_third_step(monkeypatch: pytest.MonkeyPatch, *, number: int = 3) -> None:
     """Pretend that a later version adds a column."""
     later = Migrations("localpaged")
     later()(m001_initial)
-    for n in range(2, number + 1):
+    later()(m002_prompt_tokens)
+    for n in range(3, number + 1):
         later(name=f"m{n:03}_later")(lambda db, n=n: db.table("chats").add_column(f"c{n}", str))
     monkeypatch.setattr(database, "migrations", later)
 
@@ -63,29 +65,62 @@ def test_a_pending_step_is_preceded_by_a_private_copy(
     store = Store.open(database_path)
     make_chat(store, texts=["question", "answer"])
     store.close()
-    with_second_step(monkeypatch)
+    with_third_step(monkeypatch)
 
     db, path = open_database(database_path)
 
-    assert "c2" in db.table("chats").columns_dict
+    assert "c3" in db.table("chats").columns_dict
     (copy,) = backups(path)
-    assert "before-m002_later" in copy.name
+    assert "before-m003_later" in copy.name
     assert stat.S_IMODE(copy.stat().st_mode) == 0o600
     old = connect(copy, is_reader=True)
-    assert "c2" not in old.table("chats").columns_dict
+    assert "c3" not in old.table("chats").columns_dict
     assert old.table("messages").count == 2
+
+
+def test_a_history_of_the_first_version_is_copied_and_keeps_its_answers(
+    database_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    first = Migrations("localpaged")
+    first()(m001_initial)
+    with monkeypatch.context() as before:
+        before.setattr(database, "migrations", first)
+        db, path = open_database(database_path)
+    with transaction(db):
+        insert_messages(db, [answer := make_message(None, "assistant", "old answer")])
+        db.execute(
+            "INSERT INTO chats (id, title, tip_hash, model, draft, created_at, updated_at)"
+            " VALUES ('chat', 't', ?, 'm', '', 1.0, 1.0)",
+            [answer.hash],
+        )
+        db.execute(
+            "INSERT INTO turns (id, chat_id, tip_hash, status, model, options, created_at)"
+            " VALUES ('turn', 'chat', ?, 'done', 'm', '{}', 1.0)",
+            [answer.hash],
+        )
+    db.close()
+
+    store = Store.open(path)
+
+    (copy,) = backups(path)
+    assert "before-m002_prompt_tokens" in copy.name
+    assert "prompts" not in connect(copy, is_reader=True).table_names()
+    (turn,) = store.conversation("chat").turns
+    assert (turn.token_ids, turn.model_fingerprint, turn.cache_report) == (None, None, None)
+    assert store.last_sent("chat") is None
+    store.close()
 
 
 def test_three_copies_are_kept(database_path: Path, monkeypatch: pytest.MonkeyPatch):
     open_database(database_path)[0].close()
-    for number in range(2, 7):
-        with_second_step(monkeypatch, number=number)
+    for number in range(3, 8):
+        with_third_step(monkeypatch, number=number)
         open_database(database_path)[0].close()
     names = [copy.name for copy in backups(database_path)]
-    assert [name[-len("m004_later.db") :] for name in names] == [
-        "m004_later.db",
+    assert [name[-len("m005_later.db") :] for name in names] == [
         "m005_later.db",
         "m006_later.db",
+        "m007_later.db",
     ]
 
 
@@ -107,9 +142,10 @@ def test_a_step_that_fails_leaves_the_database_as_it_was(
     store.close()
     broken = Migrations("localpaged")
     broken()(m001_initial)
+    broken()(m002_prompt_tokens)
 
     @broken()
-    def m002_broken(db: Database) -> None:
+    def m003_broken(db: Database) -> None:
         db.table("chats").add_column("half", str)
         raise RuntimeError("power cut")
 
@@ -129,7 +165,7 @@ def test_a_full_disk_during_the_copy_changes_nothing(
     database_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     open_database(database_path)[0].close()
-    with_second_step(monkeypatch)
+    with_third_step(monkeypatch)
 
     def full(db: Database, path: Path, *, label: str) -> Path:
         (path.parent / "backups").mkdir()
@@ -141,7 +177,7 @@ def test_a_full_disk_during_the_copy_changes_nothing(
     monkeypatch.setattr(database, "backup", full)
     with pytest.raises(DiskFull):
         open_database(database_path)
-    assert "c2" not in connect(database_path).table("chats").columns_dict
+    assert "c3" not in connect(database_path).table("chats").columns_dict
 
 
 def test_a_copy_that_fails_leaves_no_file_behind(database_path: Path):
@@ -156,10 +192,10 @@ def test_a_database_of_a_newer_version_is_refused_and_untouched(
     database_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     with monkeypatch.context() as newer:
-        with_second_step(newer)
+        with_third_step(newer)
         open_database(database_path)[0].close()
     before = database_path.read_bytes()
-    with pytest.raises(DatabaseTooNew, match="m002_later") as caught:
+    with pytest.raises(DatabaseTooNew, match="m003_later") as caught:
         open_database(database_path)
     assert "Update localpaged" in caught.value.hint
     assert database_path.read_bytes() == before

@@ -23,6 +23,7 @@ from localpaged.engine.events import (
 from localpaged.engine.params import BLOCK_SIZE_TOKENS, Request, RequestId
 from localpaged.engine.snapshot import EngineSnapshot, SequenceView
 from localpaged.errors import EngineStopped, LocalPagedError, PromptTooLong
+from testkit.fake_model import piece_id
 
 if TYPE_CHECKING:
     from localpaged.engine.port import Listener
@@ -38,9 +39,13 @@ LOAD_STAGES = (
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What one request gets: a piece a step, one token each; `error` makes it fail at the end."""
+    """What one request gets: a piece a step; `error` makes it fail at the end.
+
+    Each piece is one token, unless `token_ids` says which tokens every piece comes with.
+    """
 
     pieces: tuple[str, ...] = ()
+    token_ids: tuple[tuple[int, ...], ...] = ()
     error: LocalPagedError | None = None
     reason: FinishReason = FinishReason.STOP
 
@@ -56,6 +61,7 @@ class _Running:
     cached_tokens: int = 0
     computed_tokens: int = 0
     sent: int = 0
+    sent_ids: list[int] = field(default_factory=list)
     first_token_at: float = 0.0
     last_token_at: float = 0.0
 
@@ -288,8 +294,10 @@ class ScriptedEngine:
         if running.sent == 1:
             running.first_token_at = running.last_token_at
         self._totals.generated_tokens += 1
-        token_id = ord(piece[0]) if piece else 0
-        events: list[Event] = [TokenEvent(running.request.id, (token_id,), piece)]
+        known = running.answer.token_ids
+        token_ids = known[running.sent - 1] if known else (piece_id(piece),)
+        running.sent_ids += token_ids
+        events: list[Event] = [TokenEvent(running.request.id, token_ids, piece)]
         if running.sent == running.request.sampling.max_tokens:
             events.append(self._finish(running, FinishReason.LENGTH))
         elif running.sent == len(running.answer.pieces):
@@ -305,8 +313,7 @@ class ScriptedEngine:
     def _finish(self, running: _Running, reason: FinishReason) -> FinishEvent:
         request = running.request
         del self._open[request.id]
-        text = "".join(running.answer.pieces[: running.sent])
-        self._totals.sequences_by_chat[request.chat_id] = (*request.prompt_ids, *map(ord, text))
+        self._totals.sequences_by_chat[request.chat_id] = (*request.prompt_ids, *running.sent_ids)
         self._totals.residue_blocks += _blocks(running.num_tokens)
         usage = Usage(
             prompt_tokens=len(request.prompt_ids),

@@ -1,0 +1,63 @@
+"""What a turn's prompt is made of: the messages up to it, with the ids their answers had."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from localpaged.prompt import ChatModel, PromptMessage
+from localpaged.store.rows import Message, Turn
+from localpaged.store.store import Conversation, Store
+from localpaged.store.token_ids import unpack
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """Token ids for the engine, and the messages they were made of.
+
+    The last `num_begun` ids are of an answer that is continued; None when its ids cannot be told
+    from those before it.
+    """
+
+    ids: tuple[int, ...]
+    messages: Sequence[Message]
+    num_begun: int | None = 0
+
+    @property
+    def begun_ids(self) -> tuple[int, ...] | None:
+        """The ids of the continued answer so far."""
+        return None if self.num_begun is None else self.ids[len(self.ids) - self.num_begun :]
+
+
+def make_prompt(store: Store, model: ChatModel, turn: Turn) -> Prompt:
+    """Render the messages up to a turn's question, and what its answer has begun with.
+
+    Answers keep the ids they were made of by this very model; all else is written as text.
+    """
+    conversation = store.conversation(turn.chat_id, up_to=turn.parent_hash)
+    known = _known_ids(conversation, model)
+    messages = [
+        PromptMessage(message.role, message.text, known.get(message.hash))
+        for message in conversation.messages
+    ]
+    if not turn.partial_text:
+        return Prompt(model.render(messages), conversation.messages)
+    begun = PromptMessage("assistant", turn.partial_text, _ids_of(turn, model))
+    ids = model.render([*messages, begun], continue_last=True)
+    question = model.render(messages)
+    is_in_front = ids[: len(question)] == question
+    return Prompt(ids, conversation.messages, len(ids) - len(question) if is_in_front else None)
+
+
+def _known_ids(conversation: Conversation, model: ChatModel) -> Mapping[str, tuple[int, ...]]:
+    # The chat's own turns come last and win: a message may be the answer of several.
+    return {
+        turn.tip_hash: ids
+        for turn in conversation.turns
+        if turn.tip_hash is not None and (ids := _ids_of(turn, model)) is not None
+    }
+
+
+def _ids_of(turn: Turn, model: ChatModel) -> tuple[int, ...] | None:
+    is_same = (turn.model, turn.model_fingerprint) == (model.name, model.fingerprint)
+    return unpack(turn.token_ids) if is_same and turn.token_ids else None
