@@ -16,7 +16,7 @@ from localpaged_kernels import AttentionBatch
 class Batch:
     """Inputs of one forward pass, rows of the plan one after the other.
 
-    `token_ids`, `positions` and `slots` are [tokens] int64; `sampled_tokens` [sampled rows] int64
+    `token_ids`, `positions` and `slots` are [tokens] int64; `sampled_tokens` [spots] int64
     are the indexes of the tokens whose hidden states become logits.
     """
 
@@ -37,8 +37,7 @@ def build_batch(plan: StepPlan, *, block_size: int) -> Batch:
         token_ids += row.token_ids
         positions += range(row.start, row.end)
         slots += _slots(row, block_size)
-        if row.needs_logits:
-            sampled.append(len(token_ids) - 1)
+        sampled += range(len(token_ids) - row.num_logits, len(token_ids))
     decodes = [row for row in plan.rows if len(row.token_ids) == 1]
     widest = max((len(row.block_table) for row in decodes), default=0)
     padded = chain.from_iterable(

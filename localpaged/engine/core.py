@@ -17,7 +17,9 @@ from localpaged.engine.events import (
     FinishEvent,
     FinishReason,
     PrefillEvent,
+    PromptLogprobsEvent,
     TokenEvent,
+    TokenLogprob,
 )
 from localpaged.engine.live_request import LiveRequest
 from localpaged.engine.metrics import Metrics, take_snapshot
@@ -179,7 +181,12 @@ class EngineCore:
             self._metrics.count_prompt(sequence, row)
             if row.start < sequence.num_prompt:
                 events.append(_prefill_event(sequence))
-            if row_result is not None:
+            if row.prompt_scores is not None and row_result is not None:
+                start = row.start + row.prompt_scores.offset + 1
+                events.append(
+                    PromptLogprobsEvent(live.request.id, start, row_result.prompt_logprobs)
+                )
+            if row_result is not None and row.needs_logits:
                 num_sampled += len(row_result.token_ids)
                 events += self._take(live, sequence, row_result, now_s)
         self._metrics.count_generated(num_sampled, now_s=now_s)
@@ -199,27 +206,35 @@ class EngineCore:
             self._answers[child.id] = grown[-1]
             live.answers.append(grown[-1])
         events: list[Event] = []
-        for answer, token_id in zip(grown, result.token_ids, strict=True):
+        logprobs = result.logprobs or (None,) * len(grown)
+        for answer, token_id, logprob in zip(grown, result.token_ids, logprobs, strict=True):
             answer.sequence.tokens.append(token_id)
-            events += self._push(answer, token_id, now_s)
+            events += self._push(answer, token_id, now_s, () if logprob is None else (logprob,))
         return events
 
-    def _push(self, answer: Answer, token_id: int, now_s: float) -> list[Event]:
+    def _push(
+        self, answer: Answer, token_id: int, now_s: float, logprobs: tuple[TokenLogprob, ...]
+    ) -> list[Event]:
         text, reason = answer.push(token_id, now_s=now_s, context_length=self.config.context_length)
         if reason is not None:
-            return self._finish(answer, text, (token_id,), reason)
+            return self._finish(answer, text, (token_id,), reason, logprobs)
         sequence = answer.sequence
-        return [TokenEvent(sequence.request.id, (token_id,), text, sequence.branch)]
+        return [TokenEvent(sequence.request.id, (token_id,), text, sequence.branch, logprobs)]
 
     def _finish(
-        self, answer: Answer, text: str, token_ids: tuple[int, ...], reason: FinishReason
+        self,
+        answer: Answer,
+        text: str,
+        token_ids: tuple[int, ...],
+        reason: FinishReason,
+        logprobs: tuple[TokenLogprob, ...] = (),
     ) -> list[Event]:
         request_id, branch = answer.sequence.request.id, answer.sequence.branch
         live = self._requests[request_id]
         self._drop(answer)
         events: list[Event] = []
         if text or token_ids:
-            events.append(TokenEvent(request_id, token_ids, text, branch))
+            events.append(TokenEvent(request_id, token_ids, text, branch, logprobs))
         is_last = not live.is_open
         if is_last:
             del self._requests[request_id]

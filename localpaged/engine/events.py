@@ -53,17 +53,45 @@ class PrefillEvent:
 
 
 @dataclass(frozen=True, slots=True)
+class TokenLogprob:
+    """A token's log probability under the model's own distribution, before any sampling parameter.
+
+    `alternatives` are the likeliest token ids with theirs, best first, and this token at the end
+    when it is not among them. All numbers are finite.
+    """
+
+    token_id: int
+    logprob: float
+    alternatives: tuple[tuple[int, float], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PromptLogprobsEvent:
+    """Log probabilities of the prompt's tokens from number `start` on, each after all before it.
+
+    The first token (number 0) follows nothing and has none. Chunks come in order, without gaps
+    and without overlap.
+    """
+
+    request_id: RequestId
+    start: int
+    logprobs: tuple[TokenLogprob, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class TokenEvent:
     """New text. `token_ids` are the sampled ids since the last event; `text` may be empty.
 
     Text is held back while it may be half a character or the start of a stop string.
-    `branch` counts a request's answers from 0.
+    `branch` counts a request's answers from 0. `logprobs` has one entry a token where they were
+    asked for.
     """
 
     request_id: RequestId
     token_ids: tuple[int, ...]
     text: str
     branch: int = 0
+    logprobs: tuple[TokenLogprob, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,5 +145,5 @@ class EngineFailedEvent:
     error: LocalPagedError
 
 
-RequestEvent = PrefillEvent | TokenEvent | FinishEvent | FailEvent
+RequestEvent = PrefillEvent | PromptLogprobsEvent | TokenEvent | FinishEvent | FailEvent
 Event = RequestEvent | LoadEvent | ReadyEvent | EngineFailedEvent

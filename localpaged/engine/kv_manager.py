@@ -34,7 +34,7 @@ class KVManager:
         Returns False, with nothing held, when the room cannot be had.
         """
         assert not sequence.block_table and sequence.num_computed == 0
-        usable = sequence.tokens[:-1]
+        usable = sequence.tokens[: sequence.num_reusable]
         keys = sequence.keys(len(usable))
         match = self.tree.match(keys, usable[len(keys) * self.block_size :])
         # A partial match holds one block more than it saves; try without it before giving up.

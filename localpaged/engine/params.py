@@ -15,6 +15,7 @@ MAX_STOPS = 16
 MAX_STOP_CHARS = 1_000
 MAX_BRANCHES = 64
 MAX_TOKEN_LIST = 1_024
+MAX_LOGPROBS = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +49,8 @@ class SamplingParams:
     `presence_penalty` and `frequency_penalty` are taken off for tokens of the answer, once and for
     every time (OpenAI). `dry`: see DryParams. `logit_bias` pairs token ids with what is added.
     Before `min_tokens` no end token and none of `stop_token_ids`, which end an answer as well, can
-    be chosen. `ignore_eos`: the model's end tokens are tokens like others, possible at any time.
+    be chosen. `logprobs` tells each token's log probability and that many alternatives.
+    `ignore_eos`: the model's end tokens are tokens like others, possible at any time.
     Raises BadParameter, naming the field, for values out of range.
     """
 
@@ -67,6 +69,7 @@ class SamplingParams:
     logit_bias: tuple[tuple[int, float], ...] = ()
     min_tokens: int = 0
     stop_token_ids: tuple[int, ...] = ()
+    logprobs: int | None = None
 
     def __post_init__(self) -> None:
         _in_range("temperature", self.temperature, 0.0, 100.0)
@@ -106,6 +109,8 @@ class SamplingParams:
                 f"min_tokens {self.min_tokens:,} is more than max_tokens {self.max_tokens:,}."
             )
         _token_ids("stop_token_ids", self.stop_token_ids)
+        if self.logprobs is not None:
+            _whole("logprobs", self.logprobs, low=0, high=MAX_LOGPROBS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +142,9 @@ class Request:
     `chat_id` groups requests for fairness; `is_foreground` marks the chat the user looks at.
     `is_continuation`: the answer goes on in the middle of a text that ends the prompt.
     `num_samples` answers are drawn from one reading of the prompt; with `beam` its best beams,
-    as many as `num_samples`, are the answers. Raises BadParameter.
+    as many as `num_samples`, are the answers. `prompt_logprobs` tells the log probability of every
+    prompt token and that many alternatives; such a prompt is computed even where it is cached.
+    Raises BadParameter.
     """
 
     id: RequestId
@@ -148,6 +155,7 @@ class Request:
     is_continuation: bool = False
     num_samples: int = 1
     beam: BeamParams | None = None
+    prompt_logprobs: int | None = None
 
     def __post_init__(self) -> None:
         _whole("num_samples", self.num_samples, low=1, high=MAX_BRANCHES)
@@ -155,6 +163,10 @@ class Request:
             raise BadParameter(
                 f"{self.num_samples} answers out of {self.beam.width} beams are not possible."
             )
+        if self.beam is not None and self.sampling.logprobs is not None:
+            raise BadParameter("logprobs of a beam search are not possible; its score is told.")
+        if self.prompt_logprobs is not None:
+            _whole("prompt_logprobs", self.prompt_logprobs, low=0, high=MAX_LOGPROBS)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import torch
 
 from localpaged.engine.batch import build_batch
 from localpaged.engine.kv_storage import KVStorage
+from localpaged.engine.logprobs import score_prompt
 from localpaged.engine.model import PagedModel
-from localpaged.engine.sampler import sample
-from localpaged.engine.step_plan import RowResult, StepPlan, StepResult
+from localpaged.engine.sampler import NOT_FINITE, sample
+from localpaged.engine.step_plan import PromptScores, RowResult, StepPlan, StepResult
 
 
 class ModelRunner:
@@ -36,12 +38,25 @@ class ModelRunner:
         self._kv.apply(plan.copies)
         batch = build_batch(plan, block_size=self._kv.block_size)
         hidden = self._model.forward(batch, self._kv)
-        sampled_rows = [row for row in plan.rows if row.needs_logits]
-        if not sampled_rows:
-            return StepResult((None,) * len(plan.rows))
-        logits = self._model.logits(hidden[batch.sampled_tokens])
-        chosen = iter(sample(logits, sampled_rows, padding_ids=self._padding_ids))
-        results: list[RowResult | None] = [
-            next(chosen) if row.needs_logits else None for row in plan.rows
-        ]
+        results: list[RowResult | None] = [None] * len(plan.rows)
+        deciding = [i for i, row in enumerate(plan.rows) if row.needs_logits]
+        if deciding:
+            logits = self._model.logits(hidden[batch.sampled_tokens])
+            rows = [plan.rows[i] for i in deciding]
+            chosen = sample(logits, rows, padding_ids=self._padding_ids)
+            for i, result in zip(deciding, chosen, strict=True):
+                results[i] = result
+        first = 0
+        for i, row in enumerate(plan.rows):
+            if row.prompt_scores is not None:
+                own = hidden[first : first + len(row.token_ids)]
+                results[i] = self._score(own, row.prompt_scores, results[i] or RowResult())
+            first += len(row.token_ids)
         return StepResult(tuple(results))
+
+    def _score(self, hidden: torch.Tensor, scores: PromptScores, result: RowResult) -> RowResult:
+        """Add the prompt's log probabilities to a row's result."""
+        logprobs = score_prompt(hidden, scores, self._model.logits, padding_ids=self._padding_ids)
+        if result.error is not None or logprobs is None:
+            return NOT_FINITE
+        return replace(result, prompt_logprobs=logprobs)

@@ -3,53 +3,144 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import torch
 
 from localpaged.engine.drawing import DrawTask, draw_tokens
+from localpaged.engine.events import TokenLogprob
+from localpaged.engine.logprobs import Measured, report
 from localpaged.engine.penalties import Adjusted, adjust
-from localpaged.engine.step_plan import Candidate, PlannedRow, RowResult
+from localpaged.engine.step_plan import Candidate, Draw, PlannedRow, RowResult
 
 NOT_FINITE = RowResult(error="The model produced numbers that are not finite.")
+
+
+@dataclass(frozen=True, slots=True)
+class _Spot:
+    """The logits at `place` that follow a row's known tokens and the first `offset` drafts."""
+
+    place: int
+    row: PlannedRow
+    offset: int
+
+    @property
+    def draws(self) -> tuple[Draw, ...]:
+        draws = self.row.draws
+        return (
+            draws
+            if self.offset == 0
+            else tuple(replace(d, index=d.index + self.offset) for d in draws)
+        )
+
+    @property
+    def adjusted(self) -> Adjusted:
+        row = self.row
+        return Adjusted(
+            self.place,
+            row.sampling,
+            (*row.history, *row.drafts[: self.offset]) if row.history else (),
+            row.num_prompt,
+            row.barred_ids if self._is_short else (),
+        )
+
+    @property
+    def _is_short(self) -> bool:
+        return not self.draws or self.draws[0].index < self.row.sampling.min_tokens
 
 
 def sample(
     logits: torch.Tensor, rows: Sequence[PlannedRow], *, padding_ids: torch.Tensor
 ) -> list[RowResult]:
-    """Decide what follows each of `rows` from its logits [rows, vocab] float32, changed in place.
+    """Decide what follows each of `rows`; logits [spots, vocab] float32 are changed in place.
 
-    `padding_ids` int64 only round the vocabulary up and are never chosen. A row whose logits are
-    not finite gets an error and leaves the others alone.
+    A row has a spot for its last token and one before it for each draft. `padding_ids` int64 only
+    round the vocabulary up and are never chosen. A row whose logits are not finite gets an error
+    and leaves the others alone.
     """
     logits.index_fill_(1, padding_ids, float("-inf"))
     # Infinite logits are legal (masked ids); a row is broken when its maximum is not a number.
     is_sound = logits.amax(dim=-1).isfinite().tolist()
+    by_row = _spots(rows)
     results = [NOT_FINITE] * len(rows)
-    beams = [i for i, row in enumerate(rows) if is_sound[i] and row.num_candidates]
+    sound = [i for i, spots in enumerate(by_row) if all(is_sound[spot.place] for spot in spots)]
+    measured = _measure(logits, [by_row[i] for i in sound])
+    beams = [i for i in sound if rows[i].num_candidates]
     if beams:
         # As in transformers, what changes a beam's scores changes log probabilities.
-        logits[beams] = logits[beams].log_softmax(-1)
-    adjust(logits, [_adjusted(place, row) for place, row in enumerate(rows) if is_sound[place]])
-    drawing = [i for i, row in enumerate(rows) if is_sound[i] and row.draws]
-    tasks = [(i, DrawTask(draw, rows[i].sampling)) for i in drawing for draw in rows[i].draws]
-    if tasks:
-        places = [i for i, _ in tasks]
-        own = logits if places == list(range(len(rows))) else logits[places]
-        tokens = iter(draw_tokens(own, [task for _, task in tasks]))
-        for i in drawing:
-            results[i] = RowResult(token_ids=tuple(next(tokens) for _ in rows[i].draws))
+        places = [by_row[i][0].place for i in beams]
+        logits[places] = logits[places].log_softmax(-1)
+    adjust(logits, [spot.adjusted for i in sound for spot in by_row[i]])
     for i in beams:
-        results[i] = RowResult(candidates=_likeliest(logits[i], rows[i].num_candidates))
+        results[i] = RowResult(candidates=_likeliest(logits[by_row[i][0].place], rows[i]))
+    drawing = [i for i in sound if rows[i].draws]
+    for i, token_ids in zip(drawing, _draw(logits, [by_row[i] for i in drawing]), strict=True):
+        results[i] = RowResult(
+            token_ids, logprobs=_report(measured, by_row[i], token_ids) if measured else ()
+        )
     return results
 
 
-def _adjusted(place: int, row: PlannedRow) -> Adjusted:
-    return Adjusted(place, row.sampling, row.history, row.num_prompt, row.barred_ids)
+def _spots(rows: Sequence[PlannedRow]) -> list[list[_Spot]]:
+    by_row: list[list[_Spot]] = []
+    place = 0
+    for row in rows:
+        by_row.append([_Spot(place + offset, row, offset) for offset in range(row.num_logits)])
+        place += row.num_logits
+    return by_row
 
 
-def _likeliest(scores: torch.Tensor, count: int) -> tuple[Candidate, ...]:
+def _draw(logits: torch.Tensor, by_row: Sequence[Sequence[_Spot]]) -> list[tuple[int, ...]]:
+    """Return the tokens of each row: of all its draws, or up to the first draft that is wrong."""
+    tasks = [
+        (spot.place, DrawTask(draw, spot.row.sampling))
+        for spots in by_row
+        for spot in spots
+        for draw in spot.draws
+    ]
+    if not tasks:
+        return []
+    places = [place for place, _ in tasks]
+    own = logits if places == list(range(len(logits))) else logits[places]
+    tokens = iter(draw_tokens(own, [task for _, task in tasks]))
+    drawn = [[next(tokens) for spot in spots for _ in spot.draws] for spots in by_row]
+    return [
+        tuple(row_tokens[: 1 + _num_agreeing(row_tokens, spots[0].row.drafts)])
+        if spots[0].row.drafts
+        else tuple(row_tokens)
+        for row_tokens, spots in zip(drawn, by_row, strict=True)
+    ]
+
+
+def _num_agreeing(tokens: Sequence[int], drafts: Sequence[int]) -> int:
+    pairs = enumerate(zip(tokens, drafts, strict=False))
+    return next((i for i, (token, draft) in pairs if token != draft), len(drafts))
+
+
+def _measure(logits: torch.Tensor, by_row: Sequence[Sequence[_Spot]]) -> Measured | None:
+    """Keep the log probabilities that are asked for before anything changes the logits."""
+    places = [
+        spot.place
+        for spots in by_row
+        for spot in spots
+        if spot.row.draws and spot.row.sampling.logprobs is not None
+    ]
+    return Measured.of(logits, places) if places else None
+
+
+def _report(
+    measured: Measured, spots: Sequence[_Spot], token_ids: Sequence[int]
+) -> tuple[TokenLogprob, ...]:
+    row = spots[0].row
+    if row.sampling.logprobs is None:
+        return ()
+    places = [spot.place for spot in spots for _ in spot.draws]
+    return report(measured, list(zip(places, token_ids, strict=False)), row.sampling.logprobs)
+
+
+def _likeliest(scores: torch.Tensor, row: PlannedRow) -> tuple[Candidate, ...]:
     """Return the best of the next tokens' scores, best first."""
-    logprobs, ids = scores.topk(min(count, len(scores)))
+    logprobs, ids = scores.topk(min(row.num_candidates, len(scores)))
     return tuple(
         Candidate(token_id, logprob)
         for token_id, logprob in zip(ids.tolist(), logprobs.tolist(), strict=True)

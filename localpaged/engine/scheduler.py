@@ -14,7 +14,14 @@ from localpaged.engine.kv_manager import KVManager
 from localpaged.engine.pace import Pace
 from localpaged.engine.params import EngineConfig, Request
 from localpaged.engine.sequence import Sequence, Status
-from localpaged.engine.step_plan import Draw, PlannedRow, SequenceId, StepPlan, StepResult
+from localpaged.engine.step_plan import (
+    Draw,
+    PlannedRow,
+    PromptScores,
+    SequenceId,
+    StepPlan,
+    StepResult,
+)
 
 FOREGROUND_WEIGHT = 4
 
@@ -119,6 +126,8 @@ class Scheduler:
     def finish(self, sequence: Sequence) -> None:
         """Take a sequence out and give its blocks back."""
         (self.running if sequence.status is Status.RUNNING else self.waiting).remove(sequence)
+                if row.prompt_scores is not None:
+                    sequence.num_scored += len(row.prompt_scores.next_ids)
         self.kv.release(sequence)
         sequence.transition(Status.FINISHED)
 
@@ -234,7 +243,8 @@ class Scheduler:
         Waiting for it costs one step and saves computing the same prefix twice
         (in-batch prefix caching, SGLang).
         """
-        mine = sequence.keys(len(sequence.tokens) - 1)
+        mine = sequence.keys(sequence.num_reusable)
+            prompt_scores=_prompt_scores(sequence, end),
         for other in self.running:
             following = other.num_published + 1
             theirs = other.keys(len(other.tokens))[:following]
@@ -270,3 +280,13 @@ def _draws(sequence: Sequence) -> tuple[Draw, ...]:
     return tuple(
         Draw(sequence.branch + extra, sequence.seed, index) for extra in range(num_branches)
     )
+
+
+def _prompt_scores(sequence: Sequence, end: int) -> PromptScores | None:
+    """What is to be told of the prompt when the tokens before `end` are computed."""
+    num_alternatives = sequence.request.prompt_logprobs
+    next_ids = sequence.tokens[sequence.num_scored + 1 : min(end + 1, sequence.num_prompt)]
+    if num_alternatives is None or not next_ids:
+        return None
+    offset = sequence.num_scored - sequence.num_computed
+    return PromptScores(offset, tuple(next_ids), num_alternatives)

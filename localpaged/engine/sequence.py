@@ -31,7 +31,7 @@ class Sequence:
     among them. The block table has just the blocks that these and the planned tokens need. The
     first `num_published` blocks are known to the prefix tree. `num_candidates` > 0 marks a beam;
     `is_paused`, that a beam has all it needs until its siblings are as far. A token of `end_ids`
-    ends the answer.
+    ends the answer. The log probabilities of `num_scored` prompt tokens behind the first are told.
     """
 
     def __init__(
@@ -56,6 +56,7 @@ class Sequence:
         self.num_prompt = len(self.tokens)
         self.num_computed = 0
         self.num_published = 0
+        self.num_scored = 0
         self.num_cached_at_start: int | None = None
         self.block_table: list[int] = []
         self.pending_copy: BlockCopy | None = None
@@ -73,6 +74,14 @@ class Sequence:
     def is_decoding(self) -> bool:
         """Whether only the last token is left to compute and an answer has begun."""
         return self.num_todo == 1 and self.num_generated > 0
+
+    @property
+    def num_reusable(self) -> int:
+        """Leading tokens whose KV may be another's: logits follow from what is computed alone."""
+        is_scored = self.num_scored >= self.num_prompt - 1
+        if self.request.prompt_logprobs is None or is_scored:
+            return len(self.tokens) - 1
+        return self.num_scored
 
     @property
     def num_generated(self) -> int:
@@ -99,6 +108,7 @@ class Sequence:
             end_ids=self.end_ids,
         )
         twin.tokens = list(self.tokens)
+        twin.num_scored = self.num_scored
         twin.num_cached_at_start = self.num_cached_at_start
         twin._keys = list(self._keys)
         return twin

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from localpaged.engine.events import TokenLogprob
 from localpaged.engine.params import RequestId, SamplingParams
 
 SequenceId = int
@@ -28,6 +29,15 @@ class Draw:
 
 
 @dataclass(frozen=True, slots=True)
+class PromptScores:
+    """Measure how likely `next_ids` are, each after one of the row's tokens, from `offset` on."""
+
+    offset: int
+    next_ids: tuple[int, ...]
+    num_alternatives: int
+
+
+@dataclass(frozen=True, slots=True)
 class PlannedRow:
     """One sequence's share of the step: compute `token_ids` from position `start` on.
 
@@ -36,6 +46,7 @@ class PlannedRow:
     `num_candidates` asks for that many likeliest next tokens instead (beam search).
     `history` has all tokens of the sequence, the first `num_prompt` of them its prompt, where its
     sampling looks back. `barred_ids` end an answer that is not long enough to end yet.
+    The last `num_drafts` of `token_ids` are guesses of what will be drawn.
     """
 
     sequence_id: SequenceId
@@ -49,6 +60,8 @@ class PlannedRow:
     history: tuple[int, ...] = ()
     num_prompt: int = 0
     barred_ids: tuple[int, ...] = ()
+    num_drafts: int = 0
+    prompt_scores: PromptScores | None = None
 
     @property
     def end(self) -> int:
@@ -59,6 +72,16 @@ class PlannedRow:
     def needs_logits(self) -> bool:
         """Whether the row's last token decides anything."""
         return bool(self.draws) or self.num_candidates > 0
+
+    @property
+    def num_logits(self) -> int:
+        """How many of the row's last tokens decide something."""
+        return 1 + self.num_drafts if self.needs_logits else 0
+
+    @property
+    def drafts(self) -> tuple[int, ...]:
+        """The guesses among `token_ids`."""
+        return self.token_ids[len(self.token_ids) - self.num_drafts :]
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +109,9 @@ class Candidate:
 class RowResult:
     """What came out of a row's logits, or the reason why nothing did.
 
-    `token_ids` has one token a draw; `candidates` the likeliest tokens, best first.
+    `token_ids` has one token a draw; of a row with drafts, the drafts that were drawn and the token
+    after them. `candidates` are the likeliest tokens, best first. `logprobs` and `prompt_logprobs`
+    are there where they were asked for.
     """
 
     token_ids: tuple[int, ...] = ()
@@ -96,6 +121,8 @@ class RowResult:
 
 @dataclass(frozen=True, slots=True)
 class StepResult:
-    """One entry for every row of the plan; None for rows that need no logits."""
+    logprobs: tuple[TokenLogprob, ...] = ()
+    prompt_logprobs: tuple[TokenLogprob, ...] = ()
+    """One entry for every row of the plan; None for rows of which nothing is asked."""
 
     rows: tuple[RowResult | None, ...]

@@ -8,7 +8,15 @@ from typing import Any
 
 from localpaged.engine.answer import Vocabulary
 from localpaged.engine.core import EngineCore
-from localpaged.engine.events import Event, FailEvent, FinishEvent, PrefillEvent, TokenEvent
+from localpaged.engine.events import (
+    Event,
+    FailEvent,
+    FinishEvent,
+    PrefillEvent,
+    PromptLogprobsEvent,
+    TokenEvent,
+    TokenLogprob,
+)
 from localpaged.engine.params import BeamParams, EngineConfig, Request, SamplingParams
 from testkit.fake_runner import VOCAB_SIZE, FakeRunner
 
@@ -23,6 +31,8 @@ class Outcome:
     finish: FinishEvent | None = None
     fail: FailEvent | None = None
     branches: dict[int, Outcome] = field(default_factory=dict)
+    logprobs: list[TokenLogprob] = field(default_factory=list)
+    prompt_logprobs: list[TokenLogprob] = field(default_factory=list)
 
     @property
     def text(self) -> str:
@@ -43,6 +53,7 @@ def make_request(
     is_foreground: bool = False,
     num_samples: int = 1,
     beam: BeamParams | None = None,
+    prompt_logprobs: int | None = None,
     **sampling: Any,
 ) -> Request:
     """Return a greedy request that runs to its length unless told otherwise."""
@@ -55,6 +66,7 @@ def make_request(
         is_foreground=is_foreground,
         num_samples=num_samples,
         beam=beam,
+        prompt_logprobs=prompt_logprobs,
     )
 
 
@@ -91,6 +103,10 @@ def collect(outcomes: dict[str, Outcome], events: Iterable[Event]) -> None:
                 assert not outcome.is_over, "text after the end"
                 outcome.token_ids += event.token_ids
                 outcome.pieces.append(event.text)
+                outcome.logprobs += event.logprobs
+            case PromptLogprobsEvent():
+                assert event.start == len(outcome.prompt_logprobs) + 1, "a gap or an overlap"
+                outcome.prompt_logprobs += event.logprobs
             case PrefillEvent():
                 outcome.prefill.append(event)
             case FinishEvent():
