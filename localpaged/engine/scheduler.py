@@ -112,6 +112,8 @@ class Scheduler:
         for sequence, row, row_result in zip(planned, plan.rows, result.rows, strict=True):
             if row_result is None or row_result.error is None:
                 self.kv.advance(sequence, len(row.token_ids))
+                if row.prompt_scores is not None:
+                    sequence.num_scored += len(row.prompt_scores.next_ids)
         return planned
 
     def learn(self, plan: StepPlan, *, seconds: float) -> None:
@@ -126,8 +128,6 @@ class Scheduler:
     def finish(self, sequence: Sequence) -> None:
         """Take a sequence out and give its blocks back."""
         (self.running if sequence.status is Status.RUNNING else self.waiting).remove(sequence)
-                if row.prompt_scores is not None:
-                    sequence.num_scored += len(row.prompt_scores.next_ids)
         self.kv.release(sequence)
         sequence.transition(Status.FINISHED)
 
@@ -230,6 +230,7 @@ class Scheduler:
             history=tuple(sequence.tokens) if is_at_end and sampling.needs_history else (),
             num_prompt=sequence.num_prompt,
             barred_ids=tuple(sequence.end_ids) if is_short else (),
+            prompt_scores=_prompt_scores(sequence, end),
         )
 
     def _blocks_still_needed(self) -> int:
@@ -244,7 +245,6 @@ class Scheduler:
         (in-batch prefix caching, SGLang).
         """
         mine = sequence.keys(sequence.num_reusable)
-            prompt_scores=_prompt_scores(sequence, end),
         for other in self.running:
             following = other.num_published + 1
             theirs = other.keys(len(other.tokens))[:following]

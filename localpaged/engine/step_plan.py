@@ -117,12 +117,12 @@ class RowResult:
     token_ids: tuple[int, ...] = ()
     candidates: tuple[Candidate, ...] = ()
     error: str | None = None
+    logprobs: tuple[TokenLogprob, ...] = ()
+    prompt_logprobs: tuple[TokenLogprob, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class StepResult:
-    logprobs: tuple[TokenLogprob, ...] = ()
-    prompt_logprobs: tuple[TokenLogprob, ...] = ()
     """One entry for every row of the plan; None for rows of which nothing is asked."""
 
     rows: tuple[RowResult | None, ...]
