@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from localpaged.engine.core import EngineCore
 
 FULL_CHATS = 8
-"""How many chats of full context the KV pool holds when memory allows."""
+"""How many chats of full context the KV pool may grow to when nobody says how much."""
+SLABS_PER_CHAT = 4
 KV_SHARE_OF_FREE_MEMORY = 0.25
 WIDE_SHARE_OF_FREE_MEMORY = 0.25
 
@@ -131,17 +132,20 @@ def choose_formats(opened: OpenedModel, settings: Settings) -> NumberFormats:
 
 
 def size_pool(config: DecoderConfig, settings: Settings, *, block_bytes: int) -> EngineConfig:
-    """Size the KV pool by need, a few full chats, under the memory that is free or was given.
+    """Size the KV pool by need: one full chat at first, growing to a few, or to what was given.
 
-    A context that does not fit the pool is clamped to it when it was not asked for. Raises
-    NoRoom with the numbers when not even the smallest context fits, or not the one asked for.
+    A share of the free memory is a limit only, never a size. A context that does not fit the pool
+    is clamped to it when it was not asked for. Raises NoRoom with the numbers when not even the
+    smallest context fits, or not the one asked for.
     """
     context = min(settings.context_tokens or config.context_length, config.context_length)
     cap_bytes = settings.kv_memory_bytes
     if cap_bytes is None:
         cap_bytes = int(psutil.virtual_memory().available * KV_SHARE_OF_FREE_MEMORY)
     blocks_a_chat = -(-context // BLOCK_SIZE_TOKENS)
-    num_blocks = min(FULL_CHATS * blocks_a_chat, cap_bytes // block_bytes)
+    num_blocks = cap_bytes // block_bytes
+    if settings.kv_memory_bytes is None:
+        num_blocks = min(FULL_CHATS * blocks_a_chat, num_blocks)
     smallest = 4 if settings.context_tokens is None else blocks_a_chat
     if num_blocks < smallest:
         needed = smallest * block_bytes
@@ -153,6 +157,8 @@ def size_pool(config: DecoderConfig, settings: Settings, *, block_bytes: int) ->
     return EngineConfig(
         num_blocks=num_blocks,
         context_length=min(context, num_blocks * BLOCK_SIZE_TOKENS),
+        initial_blocks=min(blocks_a_chat, num_blocks),
+        slab_blocks=-(-blocks_a_chat // SLABS_PER_CHAT),
     )
 
 

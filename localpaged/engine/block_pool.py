@@ -17,6 +17,7 @@ class BlockPool:
 
     Invariant: every block is free, held (count of at least one) or cached (count zero, kept by
     the prefix tree), and free + held + cached = all. The two reserved blocks are none of these.
+    The pool only grows.
     """
 
     def __init__(self, num_blocks: int) -> None:
@@ -42,6 +43,15 @@ class BlockPool:
     def num_held(self) -> int:
         """Blocks that a block table or a pending copy uses."""
         return self.num_blocks - self.num_free - self.num_cached
+
+    def grow(self, count: int) -> None:
+        """Add `count` free blocks; they are handed out after those that are free already."""
+        assert count > 0
+        first = self.num_blocks + NUM_RESERVED_BLOCKS
+        self.num_blocks += count
+        self._refs += [0] * count
+        self._in_tree += bytes(count)
+        self._free[:0] = range(first + count - 1, first - 1, -1)
 
     def refs(self, block: int) -> int:
         """Return how many users `block` has."""

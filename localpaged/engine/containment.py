@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from typing import Protocol
 
-from localpaged.engine.step_plan import BlockCopy, PlannedRow, RowResult, StepPlan, StepResult
+from localpaged.engine.step_plan import PlannedRow, RowResult, StepPlan, StepResult
 
 log = logging.getLogger(__name__)
 
@@ -27,13 +28,13 @@ def run_contained(runner: Runner, plan: StepPlan) -> StepResult:
         return runner.run(plan)
     except Exception:  # whatever breaks a step must not take the engine down
         log.exception("a step of %d rows and %d tokens failed", len(plan.rows), plan.num_tokens)
-    return StepResult(tuple(_run_alone(runner, row, plan.copies) for row in plan.rows))
+    return StepResult(tuple(_run_alone(runner, row, plan) for row in plan.rows))
 
 
-def _run_alone(runner: Runner, row: PlannedRow, copies: tuple[BlockCopy, ...]) -> RowResult | None:
-    own = tuple(copy for copy in copies if copy.target in row.block_table)
+def _run_alone(runner: Runner, row: PlannedRow, plan: StepPlan) -> RowResult | None:
+    own = tuple(copy for copy in plan.copies if copy.target in row.block_table)
     try:
-        return runner.run(StepPlan((row,), own)).rows[0]
+        return runner.run(replace(plan, rows=(row,), copies=own)).rows[0]
     except Exception as error:
         log.exception("request %s failed alone", row.request_id)
         message = str(error).splitlines()[0] if str(error) else type(error).__name__

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from localpaged.engine.admission import check_request
 from localpaged.engine.answer import Answer, Vocabulary
@@ -100,6 +100,14 @@ class EngineCore:
     def focus(self, chat_id: str) -> None:
         """Serve this chat before others from now on: the user looks at it."""
         self.scheduler.foreground_chat = chat_id
+
+    def pin(self, key: str, tokens: Iterable[int]) -> None:
+        """Keep the KV of a prefix until `key` is unpinned; raises NoRoom, with the numbers."""
+        self.scheduler.pin(key, tokens)
+
+    def unpin(self, key: str) -> None:
+        """Let a pinned prefix be evicted again; unknown keys are ignored."""
+        self.scheduler.kv.unpin(key)
 
     def cancel(self, request_id: RequestId, *, branch: int | None = None) -> list[Event]:
         """End a request, or one of its answers, and keep the text; unknown ids are ignored."""

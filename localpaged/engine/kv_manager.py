@@ -6,25 +6,69 @@ from collections import Counter
 from collections.abc import Iterable
 
 from localpaged.engine.block_pool import BlockPool
+from localpaged.engine.pins import Pin, Pins
 from localpaged.engine.prefix_tree import PartialMatch, PrefixTree
 from localpaged.engine.sequence import Sequence
 from localpaged.engine.step_plan import BlockCopy
+from localpaged.errors import NoRoom
 
 
 class KVManager:
     """Block tables, sharing, copy-on-write, eviction. Engine thread only.
 
-    Invariants (see `check`): the count of a block is the number of block tables with it plus
-    pending copies from it; a block that will be written is in one block table and not in the tree;
-    who holds a block of the tree holds everything above it, so eviction never breaks a prefix.
+    The pool starts with `initial_blocks` and grows by `slab_blocks` up to `num_blocks`, before
+    anything cached is given up. Invariants (see `check`): the count of a block is the number of
+    block tables and pins with it plus pending copies from it; a block that will be written is in
+    one block table and not in the tree; who holds a block of the tree holds everything above it,
+    so eviction never breaks a prefix.
     """
 
-    def __init__(self, num_blocks: int, *, block_size: int) -> None:
+    def __init__(
+        self,
+        num_blocks: int,
+        *,
+        block_size: int,
+        initial_blocks: int | None = None,
+        slab_blocks: int | None = None,
+    ) -> None:
         self.block_size = block_size
-        self.pool = BlockPool(num_blocks)
+        self.max_blocks = num_blocks
+        self.slab_blocks = slab_blocks or num_blocks
+        self.pool = BlockPool(min(initial_blocks or num_blocks, num_blocks))
         self.tree = PrefixTree()
+        self.pins = Pins()
         self.num_copies = 0
         self.num_evicted = 0
+
+    @property
+    def num_available(self) -> int:
+        """Blocks that can be had: free, cached, or not there yet."""
+        return self.pool.num_free + self.pool.num_cached + self.max_blocks - self.pool.num_blocks
+
+    def pin(self, key: str, tokens: Iterable[int], *, reserved_blocks: int) -> None:
+        """Keep the full blocks of a prefix from now on; those still missing once they exist.
+
+        A second pin of the same key takes the place of the first. Raises NoRoom, with the numbers,
+        when all pins together would leave less than `reserved_blocks`; nothing changes then.
+        """
+        known, size = tuple(tokens), self.block_size
+        keys = tuple(known[i : i + size] for i in range(0, len(known) // size * size, size))
+        promised = self.pins.num_promised_with(key, keys)
+        if promised + reserved_blocks > self.max_blocks:
+            raise NoRoom(
+                f"With {key!r} pinned, {promised:,} of {self.max_blocks:,} KV blocks would be "
+                f"pinned and {self.max_blocks - promised:,} left; one full context needs "
+                f"{reserved_blocks:,}.",
+                hint="Unpin something, give more KV memory or use a smaller context.",
+            )
+        blocks = list(self.tree.match(keys, ()).blocks)
+        for block in blocks:
+            self.pool.share(block)
+        self._release_pin(self.pins.put(key, Pin(keys, blocks)))
+
+    def unpin(self, key: str) -> None:
+        """Let a prefix be evicted again; unknown keys are ignored."""
+        self._release_pin(self.pins.pop(key))
 
     def admit(self, sequence: Sequence, *, num_tokens: int, reserved_blocks: int) -> bool:
         """Match the prefix, hold what matched, and make room for `num_tokens` more, or for none.
@@ -41,7 +85,7 @@ class KVManager:
         for partial in (match.partial, None) if match.partial else (None,):
             self._hold(sequence, match.blocks, partial)
             missing = -(-len(sequence.tokens) // self.block_size) - len(sequence.block_table)
-            is_room = missing + reserved_blocks <= self.pool.num_free + self.pool.num_cached
+            is_room = missing + reserved_blocks <= self.num_available
             if is_room and self.extend(sequence, num_tokens=min(num_tokens, sequence.num_todo)):
                 return True
             self.release(sequence)
@@ -51,7 +95,7 @@ class KVManager:
         """Make the block table cover `num_tokens` tokens more than are computed, or nothing."""
         needed = -(-(sequence.num_computed + num_tokens) // self.block_size)
         missing = needed - len(sequence.block_table)
-        if missing > self.pool.num_free + self.pool.num_cached:
+        if missing > self.num_available:
             return False
         for _ in range(missing):
             sequence.block_table.append(self._acquire())
@@ -68,7 +112,7 @@ class KVManager:
         num_full, num_tail = divmod(parent.num_computed, size)
         # Only published blocks may be shared: an unpublished full block cannot exist between steps.
         assert num_full == parent.num_published
-        if num_tail and self.pool.num_free + self.pool.num_cached == 0:
+        if num_tail and self.num_available == 0:
             return False
         for block in parent.block_table[:num_full]:
             self.pool.share(block)
@@ -102,6 +146,10 @@ class KVManager:
                 self.pool.release(mine)
                 sequence.block_table[i] = known
         sequence.num_published = num_full
+        for pin in self.pins.incomplete():
+            for i in pin.still_missing(keys):
+                self.pool.share(canonical[i])
+                pin.blocks.append(canonical[i])
 
     def trim(self, sequence: Sequence) -> None:
         """Give back blocks beyond the computed tokens, after a step that was planned but failed."""
@@ -125,9 +173,12 @@ class KVManager:
         users = [block for sequence in live for block in sequence.block_table]
         copied = [s.pending_copy.source for s in live if s.pending_copy is not None]
         self.tree.check()
-        self.pool.check(users + copied, self.tree.blocks())
+        self.pool.check([*users, *copied, *self.pins.users()], self.tree.blocks())
         tables = Counter(users)
         positions = {block: prefix for prefix, block in self.tree.paths()}
+        for pin in self.pins.all():
+            for i, block in enumerate(pin.blocks):
+                assert positions[block] == pin.keys[: i + 1], "a pin holds other tokens"
         for sequence in live:
             sequence.check()
             keys = sequence.keys(len(sequence.tokens))
@@ -137,6 +188,10 @@ class KVManager:
                 else:
                     assert block not in positions, "a block of the tree would be written"
                     assert tables[block] == 1, "a shared block would be written"
+
+    def _release_pin(self, pin: Pin | None) -> None:
+        for block in reversed(pin.blocks if pin else []):
+            self.pool.release(block)
 
     def _settle_copy(self, sequence: Sequence) -> None:
         if sequence.pending_copy is not None:
@@ -154,7 +209,7 @@ class KVManager:
         if partial is None:
             return
         self.pool.share(partial.block)
-        if self.pool.num_free + self.pool.num_cached == 0:
+        if self.num_available == 0:
             self.pool.release(partial.block)
             return
         # The target is ours alone: what follows the common tokens is written into the copy.
@@ -164,6 +219,9 @@ class KVManager:
 
     def _acquire(self) -> int:
         block = self.pool.acquire()
+        if block is None and self.pool.num_blocks < self.max_blocks:
+            self.pool.grow(min(self.slab_blocks, self.max_blocks - self.pool.num_blocks))
+            block = self.pool.acquire()
         if block is None:
             for evicted in self.tree.evict(1, lambda b: self.pool.refs(b) == 0):
                 self.pool.leave_tree(evicted)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import repeat
 
 import numpy as np
 import torch
@@ -30,27 +31,25 @@ class KVStorage:
     """K and V of every layer, addressed by block and slot. Engine thread only.
 
     Every element is finite from the start, so masked reads of unwritten slots are harmless.
+    `num_blocks` usable blocks may be addressed; more after `grow`. On the CPU it can be made with
+    all the blocks a pool may grow to: what was never written takes addresses, not memory.
     """
 
     def __init__(
         self, config: DecoderConfig, *, num_blocks: int, block_size: int, dtype: torch.dtype
     ) -> None:
-        shape = (
-            config.num_layers,
-            num_blocks + NUM_RESERVED_BLOCKS,
-            block_size,
-            2,
-            config.num_kv_heads,
-        )
         self.block_size = block_size
-        # Everything that belongs to a block, [layers, blocks, ...] each: moved as one.
-        self._parts = [_lazily_zeroed((*shape, config.head_dim), dtype)]
-        if not dtype.is_floating_point:
-            self._parts.append(_lazily_zeroed(shape, SCALE_DTYPE))
-        self.layers = tuple(
-            LayerKV(parts[0], parts[1] if len(parts) > 1 else None)
-            for parts in zip(*self._parts, strict=True)
-        )
+        self.num_blocks = num_blocks
+        self._parts = _make_parts(config, num_blocks + NUM_RESERVED_BLOCKS, block_size, dtype)
+        self.layers = _layers_of(self._parts)
+
+    def grow(self, num_blocks: int) -> None:
+        """Have room for `num_blocks` usable blocks; what is written stays."""
+        if num_blocks <= self.num_blocks:
+            return
+        self.num_blocks = num_blocks
+        self._parts = [_grown(part, num_blocks + NUM_RESERVED_BLOCKS) for part in self._parts]
+        self.layers = _layers_of(self._parts)
 
     def apply(self, copies: tuple[BlockCopy, ...]) -> None:
         """Copy blocks in all layers; every source is read before any target is written."""
@@ -65,6 +64,30 @@ class KVStorage:
         for part in self._parts:
             part.fill_(value if part.dtype.is_floating_point else 127)
             part[:, READ_PAD_BLOCK].zero_()
+
+
+def _make_parts(
+    config: DecoderConfig, count: int, block_size: int, dtype: torch.dtype
+) -> list[torch.Tensor]:
+    """Return all that belongs to a block, [layers, blocks, ...] each: it is moved as one."""
+    shape = (config.num_layers, count, block_size, 2, config.num_kv_heads)
+    parts = [_lazily_zeroed((*shape, config.head_dim), dtype)]
+    if not dtype.is_floating_point:
+        parts.append(_lazily_zeroed(shape, SCALE_DTYPE))
+    return parts
+
+
+def _layers_of(parts: list[torch.Tensor]) -> tuple[LayerKV, ...]:
+    return tuple(
+        LayerKV(numbers, scales)
+        for numbers, scales in zip(parts[0], parts[1] if parts[1:] else repeat(None), strict=False)
+    )
+
+
+def _grown(part: torch.Tensor, count: int) -> torch.Tensor:
+    grown = _lazily_zeroed((part.shape[0], count, *part.shape[2:]), part.dtype)
+    grown[:, : part.shape[1]] = part
+    return grown
 
 
 def block_bytes(config: DecoderConfig, dtype: torch.dtype, *, block_size: int) -> int:

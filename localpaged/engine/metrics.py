@@ -65,6 +65,8 @@ def take_snapshot(
         held_blocks=pool.num_held,
         cached_blocks=pool.num_cached,
         free_blocks=pool.num_free,
+        max_blocks=kv.max_blocks,
+        pinned_blocks=kv.pins.num_blocks,
         sequences=tuple(running + waiting),
         steps=metrics.steps,
         prompt_tokens=metrics.prompt_tokens,

@@ -173,7 +173,8 @@ class Request:
 class EngineConfig:
     """Sizes of one engine, resolved: no value is "auto" any more.
 
-    `num_blocks` counts usable KV blocks (the two reserved ones come on top).
+    `num_blocks` counts usable KV blocks (the two reserved ones come on top). The pool begins with
+    `initial_blocks` of them and grows by `slab_blocks`; None is all at once.
     `step_tokens` bounds the tokens of one forward. While answers stream, a step that also reads a
     prompt may take `stream_stretch` times as long as one that does not.
     """
@@ -185,6 +186,8 @@ class EngineConfig:
     step_tokens: int = 512
     stream_stretch: float = 2.0
     max_waiting: int = 1_024
+    initial_blocks: int | None = None
+    slab_blocks: int | None = None
 
 
 def _in_range(

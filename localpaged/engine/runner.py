@@ -34,6 +34,8 @@ class ModelRunner:
             return self._run(plan)
 
     def _run(self, plan: StepPlan) -> StepResult:
+        if plan.pool_blocks is not None:
+            self._kv.grow(plan.pool_blocks)
         # Copies first: their sources may be written, their targets are written by this step.
         self._kv.apply(plan.copies)
         batch = build_batch(plan, block_size=self._kv.block_size)

@@ -7,7 +7,7 @@ SARATHI, arXiv 2308.16369), and whoever arrives joins at the next step (continuo
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from localpaged.engine.fair_share import ChatKey, FairShare
 from localpaged.engine.kv_manager import KVManager
@@ -36,7 +36,12 @@ class Scheduler:
     def __init__(self, config: EngineConfig) -> None:
         assert config.context_length <= config.num_blocks * config.block_size
         self.config = config
-        self.kv = KVManager(config.num_blocks, block_size=config.block_size)
+        self.kv = KVManager(
+            config.num_blocks,
+            block_size=config.block_size,
+            initial_blocks=config.initial_blocks,
+            slab_blocks=config.slab_blocks,
+        )
         self.waiting: list[Sequence] = []
         self.running: list[Sequence] = []
         self.pace = Pace(
@@ -86,6 +91,11 @@ class Scheduler:
             self.waiting.insert(0, child)
         return child
 
+    def pin(self, key: str, tokens: Iterable[int]) -> None:
+        """Keep the KV of a prefix; raises NoRoom when no full context would fit beside all pins."""
+        reserved_blocks = -(-self.config.context_length // self.config.block_size)
+        self.kv.pin(key, tokens, reserved_blocks=reserved_blocks)
+
     def plan(self) -> StepPlan | None:
         """Decide the next step, or return None when nothing waits or runs."""
         rows: dict[SequenceId, PlannedRow] = {}
@@ -103,7 +113,11 @@ class Scheduler:
         ordered = sorted(rows.values(), key=lambda row: len(row.token_ids) > 1)
         by_id = {s.id: s for s in self.running}
         copies = [by_id[row.sequence_id].pending_copy for row in ordered]
-        return StepPlan(tuple(ordered), tuple(c for c in copies if c is not None))
+        return StepPlan(
+            tuple(ordered),
+            tuple(c for c in copies if c is not None),
+            pool_blocks=self.kv.pool.num_blocks,
+        )
 
     def advance(self, plan: StepPlan, result: StepResult) -> list[Sequence]:
         """Take over which rows were computed; return the sequences of all rows."""

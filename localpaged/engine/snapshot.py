@@ -25,7 +25,8 @@ class SequenceView:
 class EngineSnapshot:
     """Blocks by class and totals since start. `held` are in use, `cached` can be evicted.
 
-    held_blocks + cached_blocks + free_blocks == total_blocks.
+    held_blocks + cached_blocks + free_blocks == total_blocks, which may grow to max_blocks.
+    Pinned blocks are held.
     """
 
     model_name: str = ""
@@ -36,6 +37,8 @@ class EngineSnapshot:
     held_blocks: int = 0
     cached_blocks: int = 0
     free_blocks: int = 0
+    max_blocks: int = 0
+    pinned_blocks: int = 0
     sequences: tuple[SequenceView, ...] = ()
     steps: int = 0
     prompt_tokens: int = 0

@@ -86,10 +86,14 @@ class PlannedRow:
 
 @dataclass(frozen=True, slots=True)
 class StepPlan:
-    """A mixed batch: rows of one token first (decodes), then prefill chunks."""
+    """A mixed batch: rows of one token first (decodes), then prefill chunks.
+
+    `pool_blocks` is how many blocks the pool has by now, where it may have grown.
+    """
 
     rows: tuple[PlannedRow, ...]
     copies: tuple[BlockCopy, ...]
+    pool_blocks: int | None = None
 
     @property
     def num_tokens(self) -> int:
