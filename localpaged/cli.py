@@ -3,58 +3,57 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from typing import Any
 
 import click
 
 from localpaged import __version__
+from localpaged.cli_errors import exit_code_of
 from localpaged.cli_models import models
 from localpaged.cli_options import engine_options, settings_from
-from localpaged.errors import LocalPagedError
-from localpaged.plain_text import visible
+from localpaged.errors import ConfigError
 
 
 class Program(click.Group):
-    """Shows every LocalPagedError as a sentence and a hint, with its exit code."""
+    """Ends every command with an exit code and no traceback; without a command, opens the chat."""
+
+    def main(self, *args: Any, **options: Any) -> Any:
+        """Run the program and leave it."""
+        options["standalone_mode"] = False
+        sys.exit(exit_code_of(partial(super().main, *args, **options)))
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command."""
-        try:
+        from localpaged.log_file import logging_to_file
+
+        with logging_to_file():
             return super().invoke(ctx)
-        except LocalPagedError as error:
-            print_error(error)
-            ctx.exit(error.exit_code)
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Read the arguments; none are those of `chat`, its environment variables included."""
+        return super().parse_args(ctx, args or ["chat"])
 
 
-def print_error(error: LocalPagedError) -> None:
-    """Write the error and its hint to stderr."""
-    click.echo(f"localpaged: {visible(error.message)}", err=True)
-    if error.hint:
-        click.echo(f"hint: {visible(error.hint)}", err=True)
-
-
-@click.group(cls=Program, invoke_without_command=True)
+@click.group(cls=Program, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="localpaged")
-@click.pass_context
-def main(ctx: click.Context) -> None:
+def main() -> None:
     """Chat with a language model that runs on this machine, in this program.
 
     Without a command, opens the chat. Nothing is sent anywhere: no telemetry, and no network
     after a model was pulled.
     """
-    if ctx.invoked_subcommand is None:
-        ctx.invoke(chat)
 
 
 @main.command()
 @engine_options
-def chat(**options: Any) -> None:
+def chat(**options: Any) -> int:
     """Open the chat: many chats at once, live KV memory."""
     settings = settings_from(options)
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        raise click.UsageError(
-            "The chat needs a terminal. To ask one question from a script or a pipe: "
-            'localpaged ask "…"'
+        raise ConfigError(
+            "The chat needs a terminal.",
+            hint='To ask one question from a script or a pipe: localpaged ask "…"',
         )
     from localpaged import paths
     from localpaged.tui.terminal import run_chat, taken
@@ -65,10 +64,9 @@ def chat(**options: Any) -> None:
 
         service = open_service(settings)
         try:
-            exit_code = run_chat(service)
+            return run_chat(service)
         finally:
             service.close()
-    sys.exit(exit_code)
 
 
 @main.command()
@@ -84,15 +82,37 @@ def chat(**options: Any) -> None:
 @click.option("--stop", multiple=True, help="End the answer before this text. Repeatable.")
 @click.option("--json", "is_json", is_flag=True, help="Print one JSON object instead of text.")
 @engine_options
-def ask(question: tuple[str, ...], **options: Any) -> None:
+def ask(question: tuple[str, ...], **options: Any) -> int:
     """Ask one QUESTION; what comes through stdin is put behind it.
 
-    The answer goes to stdout, everything else to stderr. Exit codes: 0 answered, 2 wrong use,
-    4 no usable model, 5 the engine refused or failed, 6 history unusable, 130 interrupted.
+    The answer goes to stdout, everything else to stderr. A question that begins with a dash
+    goes behind `--`. Ctrl+C ends the answer and keeps its text; a second one ends the program.
+
+    \b
+    Exit codes:
+      0    answered
+      1    not possible now, or an error of our own
+      2    wrong use: an option, a parameter, no question
+      4    no such model, or one that cannot be used
+      5    the engine refused or failed the request
+      6    the history cannot be read or written
+      130  interrupted with Ctrl+C (143: by SIGTERM)
+      141  the reader of stdout went away
+
+    \b
+    The object of --json, also printed when the answer fails:
+      chat_id, turn_id, seed           null when it did not come to that
+      text                             all there is of the answer
+      status                           done, stopped or error
+      finish_reason                    stop, length, cancelled or null
+      usage                            null, or prompt_tokens, cached_tokens,
+                                       completion_tokens, ttft_s,
+                                       decode_tokens_per_s
+      error                            null, or type, message, hint
     """
     from localpaged.cli_ask import run_ask
 
-    sys.exit(run_ask(question, options))
+    return run_ask(question, options)
 
 
 main.add_command(models)

@@ -2,68 +2,209 @@
 
 from __future__ import annotations
 
-import json
 import queue
 import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from localpaged.chat.events import (
     ChatEvent,
     ModelLoading,
     SavingFailed,
+    SavingRecovered,
     TurnEnded,
     TurnPrefill,
     TurnText,
 )
 from localpaged.chat.service import ChatService
+from localpaged.cli_answer import Answer, JsonAnswer, TextAnswer
+from localpaged.cli_errors import tell
 from localpaged.cli_options import settings_from
+from localpaged.engine.events import FinishReason
 from localpaged.engine.params import SamplingParams
-from localpaged.errors import ChatError, ConfigError
-from localpaged.plain_text import visible
-from localpaged.store.rows import Chat, Turn, TurnStatus
+from localpaged.errors import ChatError, ConfigError, LocalPagedError
+from localpaged.store.rows import Chat, Turn
 
-INTERRUPTED_EXIT_CODE = 130
-BROKEN_PIPE_EXIT_CODE = 141
 SAMPLING_OPTIONS = ("temperature", "top_k", "top_p", "min_p", "seed", "max_tokens")
+MAX_STDIN_BYTES = 1 << 24
+"""Four times what fits the longest contexts there are; a pipe may be endless."""
 
 
 def run_ask(question: tuple[str, ...], options: Mapping[str, Any]) -> int:
     """Answer a question on stdout; return the exit code. Raises LocalPagedError."""
-    text = _question_text(question)
-    if options["is_continued"] and options["system"]:
-        raise ConfigError(
-            "--system begins a new chat; --continue goes on with the last one.",
-            hint="Use one of the two.",
-        )
-    sampling = SamplingParams(
-        **{name: options[name] for name in SAMPLING_OPTIONS if options[name] is not None},
-        stop=tuple(options["stop"]),
-    )
-    settings = settings_from(options)
-    # Late: the engine's thread should begin to import torch only when the input is fine.
-    from localpaged.wiring import open_service
-
-    service = open_service(settings)
+    asking = _Asking(JsonAnswer() if options["is_json"] else TextAnswer())
     try:
-        chat = _chat(service, options)
-        return _Answering(service, is_json=options["is_json"]).run(chat, text, sampling)
-    finally:
-        service.close()
+        exit_code = asking.run(question, options)
+    except Exception as error:
+        asking.answer.end(asking.ended, error)
+        raise
+    asking.answer.end(asking.ended, None)
+    is_cut = asking.ended is not None and asking.ended.finish_reason is FinishReason.LENGTH
+    if is_cut and options["max_tokens"] is None:
+        tell("The answer is cut: the context is full.", hint="Ask for a shorter one.")
+    return exit_code
+
+
+class _Asking:
+    """One question on its way through the service. Main thread; events arrive through a queue."""
+
+    def __init__(self, answer: Answer) -> None:
+        self.answer = answer
+        self.ended: TurnEnded | None = None
+        self._has_begun = False
+        self._saving_error: LocalPagedError | None = None
+        # None: a signal has arrived.
+        self._events: queue.SimpleQueue[ChatEvent | None] = queue.SimpleQueue()
+
+    def run(self, question: tuple[str, ...], options: Mapping[str, Any]) -> int:
+        """Return the exit code; raises whatever kept the question from an answer that is saved."""
+        text = _question_text(question)
+        if options["is_continued"] and options["system"]:
+            raise ConfigError(
+                "--system begins a new chat; --continue goes on with the last one.",
+                hint="Use one of the two.",
+            )
+        sampling = SamplingParams(
+            **{name: options[name] for name in SAMPLING_OPTIONS if options[name] is not None},
+            stop=tuple(options["stop"]),
+        )
+        settings = settings_from(options)
+        # Late: the engine's thread should begin to import torch only when the input is fine.
+        from localpaged.wiring import open_service
+
+        with _Interrupt() as interrupt:
+            service = open_service(settings)
+            try:
+                # Before anything is saved: it is told only once that saving fails.
+                service.subscribe(self._receive)
+                turn = service.send(_chat(service, options).id, text, sampling=sampling)
+                self.answer.begin(turn)
+                interrupt.call(partial(self._stop, service, turn))
+                self._wait_for_end(turn)
+            finally:
+                service.close()
+        self._take_rest(turn)
+        if interrupt.exit_code is not None:
+            return interrupt.exit_code
+        if self.ended is not None and self.ended.error is not None:
+            raise self.ended.error
+        return 0
+
+    def _receive(self, events: tuple[ChatEvent, ...]) -> None:
+        for event in events:
+            self._events.put(event)
+
+    def _stop(self, service: ChatService, turn: Turn) -> None:
+        service.stop(turn.id)
+        self._events.put(None)
+
+    def _wait_for_end(self, turn: Turn) -> None:
+        while self.ended is None:
+            event = self._events.get()
+            if event is not None:
+                self._take(event, turn)
+            elif not self._has_begun:
+                # The engine hears of it when the model is loaded: closing it is faster.
+                return
+
+    def _take_rest(self, turn: Turn) -> None:
+        """Take what closing the service has told; it has tried for a last time to save."""
+        while not self._events.empty():
+            if (event := self._events.get()) is not None:
+                self._take(event, turn)
+        if self._saving_error is not None:
+            raise self._saving_error
+
+    def _take(self, event: ChatEvent, turn: Turn) -> None:
+        match event:
+            case ModelLoading():
+                self.answer.status(_loading_line(event))
+            case TurnPrefill() if event.turn_id == turn.id:
+                self._has_begun = True
+                self.answer.status(
+                    f"reading {event.computed_tokens:,}/{event.prompt_tokens:,} tokens"
+                )
+            case TurnText() if event.turn_id == turn.id:
+                self._has_begun = True
+                self.answer.add(event.text)
+            case TurnEnded() if event.turn_id == turn.id:
+                self.ended = event
+            case SavingFailed() if not self._has_begun:
+                # No model runs before the question is saved, and that may never be.
+                raise event.error
+            case SavingFailed():
+                self._saving_error = event.error
+            case SavingRecovered():
+                self._saving_error = None
+
+
+class _Interrupt:
+    """The first signal ends the answer and keeps its text, a second one the program at once.
+
+    Main thread; signals that are ignored (`nohup`, a shell's background jobs) stay ignored.
+    """
+
+    _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+    def __init__(self) -> None:
+        self.exit_code: int | None = None
+        self._stop: Callable[[], None] | None = None
+        self._handlers: dict[signal.Signals, Any] = {}
+
+    def __enter__(self) -> _Interrupt:
+        for number in self._SIGNALS:
+            handler = signal.getsignal(number)
+            if handler is not signal.SIG_IGN:
+                self._handlers[number] = handler
+                signal.signal(number, self._receive)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for number, handler in self._handlers.items():
+            signal.signal(number, handler)
+
+    def call(self, stop: Callable[[], None]) -> None:
+        """Call `stop` at the first signal, or now if that was before."""
+        self._stop = stop
+        if self.exit_code is not None:
+            stop()
+
+    def _receive(self, number: int, frame: object) -> None:
+        for each in self._handlers:
+            signal.signal(each, signal.SIG_DFL)
+        self.exit_code = 128 + number
+        if self._stop is not None:
+            self._stop()
 
 
 def _question_text(question: tuple[str, ...]) -> str:
-    parts = [" ".join(question)]
-    if not sys.stdin.isatty():
-        # Bytes that are no UTF-8 become replacement marks instead of an error in mid-pipe.
-        parts.append(sys.stdin.buffer.read().decode("utf-8", "replace"))
+    parts = [" ".join(question), _stdin_text()]
     text = "\n\n".join(part for part in parts if part.strip())
     if not text:
         raise ConfigError(
             "There is no question.", hint='Try: localpaged ask "Why is the sky blue?"'
         )
     return text
+
+
+def _stdin_text() -> str:
+    if sys.stdin.isatty():
+        return ""
+    try:
+        raw = sys.stdin.buffer.read(MAX_STDIN_BYTES + 1)
+    except OSError as error:
+        raise ConfigError(
+            f"stdin cannot be read: {error.strerror}.", hint="Give it a file, a pipe or /dev/null."
+        ) from error
+    if len(raw) > MAX_STDIN_BYTES:
+        raise ConfigError(
+            f"More than {MAX_STDIN_BYTES:,} bytes came through stdin; no context is that long.",
+            hint="Give a part of it.",
+        )
+    # Bytes that are no UTF-8 become replacement marks instead of an error in mid-pipe.
+    return raw.decode("utf-8", "replace").rstrip("\r\n")
 
 
 def _chat(service: ChatService, options: Mapping[str, Any]) -> Chat:
@@ -75,122 +216,7 @@ def _chat(service: ChatService, options: Mapping[str, Any]) -> Chat:
     return chat
 
 
-class _Answering:
-    """Prints one answer as it comes. The main thread; events arrive through a queue."""
-
-    def __init__(self, service: ChatService, *, is_json: bool) -> None:
-        self._service = service
-        self._is_json = is_json
-        self._events: queue.SimpleQueue[ChatEvent] = queue.SimpleQueue()
-        self._has_status_line = sys.stderr.isatty()
-        self._pieces: list[str] = []
-        service.subscribe(self._receive)
-
-    def run(self, chat: Chat, text: str, sampling: SamplingParams) -> int:
-        turn = self._service.send(chat.id, text, sampling=sampling)
-        interrupted = _stop_on_interrupt(self._service, turn)
-        try:
-            ended = self._until_end(turn)
-            return self._finish(turn, ended, is_interrupted=bool(interrupted))
-        except BrokenPipeError:
-            # The reader has seen enough; python would complain once more at exit.
-            sys.stdout = None
-            return BROKEN_PIPE_EXIT_CODE
-
-    def _receive(self, events: tuple[ChatEvent, ...]) -> None:
-        for event in events:
-            self._events.put(event)
-
-    def _until_end(self, turn: Turn) -> TurnEnded:
-        while True:
-            event = self._events.get()
-            match event:
-                case ModelLoading():
-                    self._status(_loading_line(event))
-                case TurnPrefill() if event.turn_id == turn.id:
-                    self._status(
-                        f"reading {event.computed_tokens:,}/{event.prompt_tokens:,} tokens"
-                    )
-                case TurnText() if event.turn_id == turn.id:
-                    self._text(event.text)
-                case SavingFailed():
-                    self._note(f"not saved: {event.error.message}")
-                case TurnEnded() if event.turn_id == turn.id:
-                    return event
-
-    def _text(self, text: str) -> None:
-        self._pieces.append(text)
-        if text and not self._is_json:
-            self._status("")
-            sys.stdout.write(visible(text, multiline=True))
-            sys.stdout.flush()
-
-    def _finish(self, turn: Turn, ended: TurnEnded, *, is_interrupted: bool) -> int:
-        self._status("")
-        if self._is_json:
-            print(json.dumps(_as_json(turn, ended, "".join(self._pieces)), ensure_ascii=False))
-        elif self._pieces and not "".join(self._pieces).endswith("\n"):
-            print()
-        sys.stdout.flush()
-        if ended.error is not None:
-            raise ended.error
-        if is_interrupted or ended.status is TurnStatus.STOPPED:
-            return INTERRUPTED_EXIT_CODE
-        if ended.usage is not None and self._has_status_line:
-            usage = ended.usage
-            self._note(
-                f"{usage.completion_tokens} tokens · {usage.decode_tokens_per_s:.0f} tok/s · "
-                f"first after {usage.ttft_s:.2f} s · "
-                f"prompt {usage.cached_tokens} cached + {usage.new_tokens} new"
-            )
-        return 0
-
-    def _status(self, line: str) -> None:
-        """Show a passing line on a terminal's stderr; the next one replaces it."""
-        if self._has_status_line:
-            sys.stderr.write(f"\r\x1b[K{line}")
-            sys.stderr.flush()
-
-    def _note(self, line: str) -> None:
-        self._status("")
-        print(visible(line), file=sys.stderr)
-
-
-def _stop_on_interrupt(service: ChatService, turn: Turn) -> list[int]:
-    """Let the first Ctrl+C end the answer and keep its text, a second one the program."""
-    received: list[int] = []
-
-    def stop(number: int, frame: object) -> None:
-        received.append(number)
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-        service.stop(turn.id)
-
-    signal.signal(signal.SIGINT, stop)
-    return received
-
-
 def _loading_line(loading: ModelLoading) -> str:
     event = loading.event
     share = f" {event.done / event.total:.0%}" if event.total else ""
     return f"{event.stage}{share} …"
-
-
-def _as_json(turn: Turn, ended: TurnEnded, text: str) -> dict[str, Any]:
-    usage = ended.usage
-    return {
-        "chat_id": turn.chat_id,
-        "text": text,
-        "status": ended.status.value,
-        "finish_reason": ended.finish_reason.value if ended.finish_reason else None,
-        "seed": turn.seed,
-        "error": ended.error.message if ended.error else None,
-        "usage": None
-        if usage is None
-        else {
-            "prompt_tokens": usage.prompt_tokens,
-            "cached_tokens": usage.cached_tokens,
-            "completion_tokens": usage.completion_tokens,
-            "ttft_s": round(usage.ttft_s, 4),
-            "decode_tokens_per_s": round(usage.decode_tokens_per_s, 2),
-        },
-    }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from decimal import Decimal
 from typing import Any, TypeVar
 
 import click
@@ -27,9 +28,10 @@ class ByteSize(click.ParamType[int]):
         if isinstance(value, int):
             return value
         match = _SIZE.fullmatch(str(value).strip())
-        if match is None or float(match[1]) == 0:
+        num_bytes = 0 if match is None else int(Decimal(match[1]) * _UNITS[match[2].lower()])
+        if not num_bytes:
             self.fail(f"{value!r} is not a size; write 512M or 1.5G.", param, ctx)
-        return int(float(match[1]) * _UNITS[match[2].lower()])
+        return num_bytes
 
 
 def engine_options(command: F) -> F:

@@ -9,6 +9,7 @@ from localpaged.errors import ConfigError
 DTYPES = ("auto", "float32", "bfloat16")
 KV_DTYPES = ("auto", "float32", "bfloat16", "int8")
 MIN_CONTEXT_TOKENS = 64
+MIN_KV_MEMORY_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +42,11 @@ class Settings:
             raise ConfigError(
                 f"A context of {self.context_tokens} tokens is too small to chat.",
                 hint=f"Give it at least {MIN_CONTEXT_TOKENS}.",
+            )
+        if self.kv_memory_bytes is not None and self.kv_memory_bytes < MIN_KV_MEMORY_BYTES:
+            raise ConfigError(
+                f"{self.kv_memory_bytes:,} bytes of KV memory are too few to chat.",
+                hint=f"Give it at least {MIN_KV_MEMORY_BYTES >> 20}M.",
             )
         if self.threads is not None and self.threads < 1:
             raise ConfigError(

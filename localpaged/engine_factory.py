@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 import psutil
 
-from localpaged.config import Settings
+from localpaged.config import MIN_CONTEXT_TOKENS, Settings
 from localpaged.decoder_config import DecoderConfig
 from localpaged.engine.events import LoadEvent, ReadyEvent
 from localpaged.engine.params import BLOCK_SIZE_TOKENS, EngineConfig
-from localpaged.errors import NoRoom
+from localpaged.errors import ConfigError, NoRoom
 from localpaged.models.opened_model import OpenedModel
 
 if TYPE_CHECKING:
@@ -135,31 +135,53 @@ def size_pool(config: DecoderConfig, settings: Settings, *, block_bytes: int) ->
     """Size the KV pool by need: one full chat at first, growing to a few, or to what was given.
 
     A share of the free memory is a limit only, never a size. A context that does not fit the pool
-    is clamped to it when it was not asked for. Raises NoRoom with the numbers when not even the
-    smallest context fits, or not the one asked for.
+    is clamped to it when it was not asked for. Raises ConfigError for more than the model takes,
+    and NoRoom with the numbers when not even the smallest context fits, or not the one asked for.
     """
-    context = min(settings.context_tokens or config.context_length, config.context_length)
-    cap_bytes = settings.kv_memory_bytes
-    if cap_bytes is None:
-        cap_bytes = int(psutil.virtual_memory().available * KV_SHARE_OF_FREE_MEMORY)
-    blocks_a_chat = -(-context // BLOCK_SIZE_TOKENS)
+    asked = settings.context_tokens
+    if asked is not None and asked > config.context_length:
+        raise ConfigError(
+            f"A context of {asked:,} tokens is too long for the model; it takes"
+            f" {config.context_length:,}.",
+            hint="Ask for less, or leave it out to have all of it.",
+        )
+    context = asked or config.context_length
+    smallest_context = asked or min(context, MIN_CONTEXT_TOKENS)
+    cap_bytes = _cap_bytes(settings)
     num_blocks = cap_bytes // block_bytes
     if settings.kv_memory_bytes is None:
-        num_blocks = min(FULL_CHATS * blocks_a_chat, num_blocks)
-    smallest = 4 if settings.context_tokens is None else blocks_a_chat
-    if num_blocks < smallest:
-        needed = smallest * block_bytes
+        num_blocks = min(FULL_CHATS * _num_blocks(context), num_blocks)
+    if num_blocks < _num_blocks(smallest_context):
+        needed = _num_blocks(smallest_context) * block_bytes
         raise NoRoom(
-            f"A context of {context:,} tokens needs {needed / 2**20:,.1f} MiB of KV memory; "
-            f"{cap_bytes / 2**20:,.1f} MiB are there.",
+            f"A context of {smallest_context:,} tokens needs {needed / 2**20:,.1f} MiB of KV"
+            f" memory; {cap_bytes / 2**20:,.1f} MiB are there.",
             hint="Ask for a smaller context or give more KV memory.",
         )
     return EngineConfig(
         num_blocks=num_blocks,
         context_length=min(context, num_blocks * BLOCK_SIZE_TOKENS),
-        initial_blocks=min(blocks_a_chat, num_blocks),
-        slab_blocks=-(-blocks_a_chat // SLABS_PER_CHAT),
+        initial_blocks=min(_num_blocks(context), num_blocks),
+        slab_blocks=-(-_num_blocks(context) // SLABS_PER_CHAT),
     )
+
+
+def _cap_bytes(settings: Settings) -> int:
+    memory = psutil.virtual_memory()
+    given = settings.kv_memory_bytes
+    if given is None:
+        return int(memory.available * KV_SHARE_OF_FREE_MEMORY)
+    if given > memory.total:
+        raise NoRoom(
+            f"{given / 2**30:,.1f} GiB of KV memory are more than the machine has:"
+            f" {memory.total / 2**30:,.1f} GiB.",
+            hint="Give less KV memory.",
+        )
+    return given
+
+
+def _num_blocks(num_tokens: int) -> int:
+    return -(-num_tokens // BLOCK_SIZE_TOKENS)
 
 
 def _kv_dtype(settings: Settings, activations: torch.dtype) -> torch.dtype:

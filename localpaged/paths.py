@@ -11,6 +11,8 @@ from pathlib import Path
 
 import platformdirs
 
+from localpaged.errors import ConfigError
+
 APP = "localpaged"
 HOME_VARIABLE = "LOCALPAGED_HOME"
 
@@ -64,4 +66,12 @@ def ensure_private_dir(folder: Path) -> Path:
 
 def _home(part: str) -> Path | None:
     home = os.environ.get(HOME_VARIABLE)
-    return Path(home).expanduser() / part if home else None
+    if not home:
+        return None
+    try:
+        return Path(home).expanduser() / part
+    except RuntimeError as error:
+        raise ConfigError(
+            f"{HOME_VARIABLE} names the home of a user who is not known: {home}.",
+            hint="Give the path of a folder.",
+        ) from error

@@ -1,0 +1,156 @@
+"""How an answer reaches stdout: as text while it comes, or as one JSON object at the end.
+
+Text from the model is data: a terminal sees what would act on it as marks, in JSON it is escaped.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any, Protocol
+
+from localpaged.chat.events import TurnEnded
+from localpaged.errors import LocalPagedError
+from localpaged.plain_text import visible
+from localpaged.store.rows import Turn, TurnStatus
+
+
+class Answer(Protocol):
+    """One answer on its way out. Main thread."""
+
+    def begin(self, turn: Turn) -> None:
+        """The question is on its way; this turn answers it."""
+
+    def status(self, line: str) -> None:
+        """Show what happens meanwhile, to be replaced by whatever comes next."""
+
+    def add(self, text: str) -> None:
+        """More text."""
+
+    def end(self, ended: TurnEnded | None, error: Exception | None) -> None:
+        """There will be no more; both are None when it was stopped before it began."""
+
+
+class StatusLine:
+    """A passing line on stderr, if that is a terminal. Main thread."""
+
+    def __init__(self) -> None:
+        self.is_on_terminal = sys.stderr.isatty()
+        self._is_shown = False
+
+    def show(self, line: str) -> None:
+        """Replace what is shown; an empty line takes it away."""
+        if self.is_on_terminal and (line or self._is_shown):
+            sys.stderr.write(f"\r\x1b[K{visible(line)}")
+            sys.stderr.flush()
+            self._is_shown = bool(line)
+
+
+class TextAnswer:
+    """Prints the text as it comes, and ends it with a line feed."""
+
+    def __init__(self) -> None:
+        self._status = StatusLine()
+        self._held = ""
+        self._is_line_open = False
+
+    def begin(self, turn: Turn) -> None:
+        """See Answer."""
+
+    def status(self, line: str) -> None:
+        """See Answer."""
+        if not self._is_line_open:
+            self._status.show(line)
+
+    def add(self, text: str) -> None:
+        """See Answer."""
+        text = self._held + text
+        # One half of a Windows line end would be shown as a mark.
+        self._held = "\r" if text.endswith("\r") else ""
+        self._write(text.removesuffix(self._held))
+
+    def end(self, ended: TurnEnded | None, error: Exception | None) -> None:
+        """See Answer."""
+        self._write(self._held)
+        self._status.show("")
+        if self._is_line_open:
+            sys.stdout.write("\n")
+            sys.stdout.flush()
+        if self._status.is_on_terminal and ended is not None and ended.usage is not None:
+            usage = ended.usage
+            print(
+                f"{usage.completion_tokens} tokens · {usage.decode_tokens_per_s:.0f} tok/s · "
+                f"first after {usage.ttft_s:.2f} s · "
+                f"prompt {usage.cached_tokens} cached + {usage.new_tokens} new",
+                file=sys.stderr,
+            )
+
+    def _write(self, text: str) -> None:
+        if text:
+            self._status.show("")
+            sys.stdout.write(visible(text, multiline=True))
+            sys.stdout.flush()
+            self._is_line_open = not text.endswith("\n")
+
+
+class JsonAnswer:
+    """Prints one object, whatever happens; all its keys are always there."""
+
+    def __init__(self) -> None:
+        self._status = StatusLine()
+        self._turn: Turn | None = None
+        self._pieces: list[str] = []
+
+    def begin(self, turn: Turn) -> None:
+        """See Answer."""
+        self._turn = turn
+
+    def status(self, line: str) -> None:
+        """See Answer."""
+        self._status.show(line)
+
+    def add(self, text: str) -> None:
+        """See Answer."""
+        self._pieces.append(text)
+
+    def end(self, ended: TurnEnded | None, error: Exception | None) -> None:
+        """See Answer."""
+        self._status.show("")
+        turn = self._turn
+        answer = {
+            "chat_id": None if turn is None else turn.chat_id,
+            "turn_id": None if turn is None else turn.id,
+            "text": "".join(self._pieces),
+            "status": _status(ended, error).value,
+            "finish_reason": None,
+            "seed": None if turn is None else turn.seed,
+            "usage": None,
+            "error": None if error is None else _error_values(error),
+        }
+        if ended is not None and ended.finish_reason is not None:
+            answer["finish_reason"] = ended.finish_reason.value
+        if ended is not None and ended.usage is not None:
+            answer["usage"] = {
+                "prompt_tokens": ended.usage.prompt_tokens,
+                "cached_tokens": ended.usage.cached_tokens,
+                "completion_tokens": ended.usage.completion_tokens,
+                "ttft_s": round(ended.usage.ttft_s, 4),
+                "decode_tokens_per_s": round(ended.usage.decode_tokens_per_s, 2),
+            }
+        # ASCII only: what acts on a terminal stays an escape, and any reader gets the exact text
+        print(json.dumps(answer))
+        sys.stdout.flush()
+
+
+def _status(ended: TurnEnded | None, error: Exception | None) -> TurnStatus:
+    if ended is not None:
+        return ended.status
+    return TurnStatus.STOPPED if error is None else TurnStatus.ERROR
+
+
+def _error_values(error: Exception) -> dict[str, Any]:
+    return {
+        "type": type(error).__name__,
+        "message": str(error),
+        "hint": error.hint if isinstance(error, LocalPagedError) else "",
+    }

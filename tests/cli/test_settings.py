@@ -1,0 +1,132 @@
+"""What options become before a model is loaded."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import click
+import psutil
+import pytest
+
+from localpaged.cli_options import ByteSize, settings_from
+from localpaged.config import Settings
+from localpaged.decoder_config import DecoderConfig
+from localpaged.engine_factory import FULL_CHATS, KV_SHARE_OF_FREE_MEMORY, size_pool
+from localpaged.errors import ConfigError, NoRoom
+from localpaged.models.catalogue import DEFAULT_MODEL
+
+CONFIG = DecoderConfig(
+    architecture="llama",
+    vocab_size=100,
+    hidden_size=64,
+    intermediate_size=64,
+    num_layers=4,
+    num_heads=4,
+    num_kv_heads=2,
+    head_dim=16,
+    context_length=1_000,
+    rms_norm_eps=1e-5,
+    rope_theta=10_000.0,
+)
+BLOCK_BYTES = 16 * 2 * 4 * 2 * 16 * 4  # tokens × K and V × layers × heads × dim × float32
+MIB = 1 << 20
+
+
+def sized(config=CONFIG, **settings):
+    block_bytes = 16 * config.kv_bytes_per_token(4)
+    return size_pool(config, Settings("model", **settings), block_bytes=block_bytes)
+
+
+@pytest.mark.parametrize(
+    ("text", "num_bytes"),
+    [
+        ("512", 512),
+        ("4k", 4_096),
+        ("512M", 512 * MIB),
+        ("1.5G", 1_536 * MIB),
+        (" 2 GiB ", 2_048 * MIB),
+        ("3mb", 3 * MIB),
+    ],
+)
+def test_a_size_may_have_a_unit(text, num_bytes):
+    assert ByteSize().convert(text, None, None) == num_bytes
+
+
+def test_a_size_beyond_all_numbers_is_only_large():
+    assert ByteSize().convert("9" * 400 + "G", None, None) > 10**400
+
+
+@pytest.mark.parametrize("text", ["", "0", "0.0G", "0.1", "-1G", "1T", "G", "1 2", "nan", "1e9"])
+def test_what_is_no_size_is_refused(text):
+    with pytest.raises(click.BadParameter, match="512M"):
+        ByteSize().convert(text, None, None)
+
+
+def test_what_is_not_asked_for_is_left_to_the_machine():
+    names = ("model", "dtype", "kv_dtype", "context", "kv_memory", "threads")
+    assert settings_from(dict.fromkeys(names)) == Settings(DEFAULT_MODEL)
+
+
+@pytest.mark.parametrize(
+    ("setting", "part"),
+    [
+        ({"dtype": "int8"}, "int8"),
+        ({"kv_dtype": "int3"}, "int3"),
+        ({"context_tokens": 63}, "63 tokens"),
+        ({"kv_memory_bytes": MIB - 1}, "1,048,575 bytes"),
+        ({"threads": 0}, "0 threads"),
+    ],
+)
+def test_settings_that_make_no_sense_are_refused_with_what_would(setting, part):
+    with pytest.raises(ConfigError, match=part) as raised:
+        Settings("model", **setting)
+    assert raised.value.hint
+
+
+def test_the_pool_begins_with_one_full_chat_and_may_hold_a_few():
+    config = sized()
+    assert config.initial_blocks == 63  # a thousand tokens in blocks of sixteen
+    assert config.num_blocks == FULL_CHATS * 63
+    assert config.context_length == 1_000
+
+
+def test_the_pool_stays_within_the_memory_that_was_given_and_the_context_within_the_pool():
+    long = dataclasses.replace(CONFIG, context_length=100_000)
+    config = sized(long, kv_memory_bytes=2 * MIB)
+    assert config.num_blocks == 2 * MIB // BLOCK_BYTES
+    assert config.context_length == config.num_blocks * 16
+
+
+def test_without_a_limit_the_pool_takes_a_share_of_the_free_memory():
+    endless = dataclasses.replace(CONFIG, context_length=10**9)
+    config = sized(endless)
+    share = KV_SHARE_OF_FREE_MEMORY * psutil.virtual_memory().available
+    assert config.num_blocks * BLOCK_BYTES == pytest.approx(share, rel=0.2)
+
+
+def test_more_memory_than_the_machine_has_is_refused_with_the_numbers():
+    with pytest.raises(NoRoom, match=r"1,000,000\.0 GiB .* the machine has"):
+        sized(kv_memory_bytes=1_000_000 << 30)
+
+
+def test_a_context_that_was_asked_for_is_given_or_refused_with_the_numbers():
+    assert sized(context_tokens=100, kv_memory_bytes=MIB).context_length == 100
+    long = dataclasses.replace(CONFIG, context_length=100_000)
+    with pytest.raises(NoRoom, match=r"50,000 tokens needs 48\.8 MiB .* 2\.0 MiB are there"):
+        sized(long, context_tokens=50_000, kv_memory_bytes=2 * MIB)
+
+
+def test_a_context_that_the_model_does_not_have_is_refused():
+    with pytest.raises(ConfigError, match=r"1,001 tokens .* 1,000"):
+        sized(context_tokens=1_001)
+
+
+def test_memory_for_less_than_the_smallest_context_is_refused_with_the_numbers():
+    wide = dataclasses.replace(CONFIG, num_kv_heads=512)
+    with pytest.raises(NoRoom, match=r"64 tokens needs 16\.0 MiB .* 1\.0 MiB are there"):
+        sized(wide, kv_memory_bytes=MIB)
+
+
+def test_a_model_with_a_tiny_context_needs_no_more_than_that():
+    tiny = dataclasses.replace(CONFIG, context_length=32, num_kv_heads=512)
+    assert sized(tiny, kv_memory_bytes=8 * MIB).context_length == 32

@@ -1,0 +1,128 @@
+"""Ways an answer is broken off from outside, with programs of their own."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sqlite3
+import time
+from pathlib import Path
+
+import pytest
+
+from localpaged import paths
+from localpaged.store.rows import TurnStatus
+from localpaged.store.store import Store
+from testkit.commands import TIMEOUT_S, start
+
+ENDLESS = {"script": ["word "], "times": 20_000}
+
+
+def turn_status():
+    """How the only answer stands on the disk; None when there is none."""
+    if not paths.database_file().exists():
+        return None
+    db = sqlite3.connect(f"{paths.database_file().as_uri()}?mode=ro", uri=True)
+    try:
+        row = db.execute("SELECT status FROM turns").fetchone()
+        return TurnStatus(row[0]) if row else None
+    except sqlite3.OperationalError:
+        return None  # the tables are being made
+    finally:
+        db.close()
+
+
+def wait_for(is_there):
+    deadline = time.monotonic() + TIMEOUT_S
+    while not is_there():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def ended(process):
+    """Return the exit code, the rest of stdout, and stderr."""
+    out, err = process.communicate(timeout=TIMEOUT_S)
+    return process.returncode, out.decode(), err.decode()
+
+
+def saved_answer():
+    store = Store.open()
+    try:
+        conversation = store.conversation(store.chats()[0].id)
+        return conversation.messages[-1].text, conversation.turns[-1].status
+    finally:
+        store.close()
+
+
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
+)
+def test_a_signal_keeps_the_text_on_stdout_and_in_the_history(home, number, code):
+    with start("ask", "Count.", **ENDLESS) as process:
+        process.stdin.close()
+        begun = os.read(process.stdout.fileno(), 5)
+        process.send_signal(number)
+        process.stdin = None
+        returned, rest, err = ended(process)
+    assert (returned, err) == (code, "")
+    text, status = saved_answer()
+    assert status is TurnStatus.STOPPED
+    assert begun.decode() + rest == text + "\n"
+
+
+def test_a_signal_while_the_model_loads_ends_the_question(home):
+    with start("ask", "Count.", **ENDLESS, load_s=0.5) as process:
+        process.stdin.close()
+        wait_for(lambda: turn_status() is TurnStatus.QUEUED)
+        process.send_signal(signal.SIGINT)
+        process.stdin = None
+        assert ended(process) == (130, "", "")
+    assert turn_status() is TurnStatus.STOPPED
+
+
+def test_a_second_signal_ends_the_program_at_once(home):
+    with start("ask", "Count.", **ENDLESS, load_s=10 * TIMEOUT_S) as process:
+        process.stdin.close()
+        wait_for(lambda: turn_status() is TurnStatus.QUEUED)
+        # The first one waits for the model, which cannot be interrupted while it loads.
+        while process.poll() is None:
+            process.send_signal(signal.SIGINT)
+            time.sleep(0.05)
+        process.stdin = None
+        assert ended(process) == (-signal.SIGINT, "", "")
+
+
+def test_an_ignored_hangup_stays_ignored(home):
+    ignoring = {"preexec_fn": lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN)}
+    with start("ask", "Count.", script=["word "], times=200, streams=ignoring) as process:
+        process.stdin.close()
+        begun = os.read(process.stdout.fileno(), 5)
+        process.send_signal(signal.SIGHUP)
+        process.stdin = None
+        code, rest, err = ended(process)
+    assert (code, begun.decode() + rest, err) == (0, "word " * 200 + "\n", "")
+
+
+@pytest.mark.parametrize("option", [(), ("--json",)])
+def test_a_full_disk_behind_stdout_ends_the_answer_with_a_sentence(home, option):
+    with (
+        Path("/dev/full").open("wb") as full,
+        start("ask", *option, "Hi", script=["Hello"], streams={"stdout": full}) as process,
+    ):
+        _, err = process.communicate(timeout=TIMEOUT_S)
+    assert process.returncode == 1
+    assert err == b"localpaged: stdout cannot be written: No space left on device.\n"
+    assert saved_answer()[0] == "Hello"
+
+
+def test_a_reader_that_went_away_stops_the_answer_quietly(home):
+    reading, writing = os.pipe()
+    with start("ask", "Count.", **ENDLESS, streams={"stdout": writing}) as process:
+        os.close(writing)
+        process.stdin.close()
+        assert os.read(reading, 5) == b"word "
+        os.close(reading)
+        process.stdin = None
+        _, err = process.communicate(timeout=TIMEOUT_S)
+    assert (process.returncode, err) == (141, b"")
+    assert saved_answer()[1] is TurnStatus.STOPPED
