@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from localpaged.chat.events import ChatEvent, TurnEnded, TurnText
-from localpaged.chat.model import ChatModel
 from localpaged.chat.service import ChatService
+from localpaged.prompt import ChatModel
 from localpaged.store.database import open_database
 from localpaged.store.rows import Chat, Turn, TurnStatus
 from localpaged.store.store import Store
