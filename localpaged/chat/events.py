@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from localpaged.chat.cache_report import CacheReport
 from localpaged.engine.events import FinishReason, LoadEvent, ReadyEvent, Usage
 from localpaged.errors import LocalPagedError
 from localpaged.store.rows import TurnStatus
@@ -18,6 +19,15 @@ class TurnPrefill:
     cached_tokens: int
     computed_tokens: int
     prompt_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class TurnCacheReport:
+    """What of the prompt was found in the engine's memory, and why not more; once a request."""
+
+    chat_id: str
+    turn_id: str
+    report: CacheReport
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +92,7 @@ class SavingRecovered:
 
 ChatEvent = (
     TurnPrefill
+    | TurnCacheReport
     | TurnText
     | TurnEnded
     | ModelLoading

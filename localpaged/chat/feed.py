@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Protocol
 
 from localpaged.chat.events import ChatEvent, ModelLoading, ModelReady, TurnPrefill, TurnText
@@ -17,6 +18,7 @@ from localpaged.engine.events import (
     LoadEvent,
     PrefillEvent,
     ReadyEvent,
+    RequestEvent,
     TokenEvent,
 )
 from localpaged.errors import LocalPagedError
@@ -25,9 +27,17 @@ from localpaged.store.text import storable
 from localpaged.store.writer import StoreWriter
 from localpaged.store.writes import Write
 
+Tell = Callable[[], None]
+
 
 class Ends(Protocol):
-    """Who is told that requests or the engine have ended. Must not wait."""
+    """Who is told what has begun and ended. Must not wait."""
+
+    def engine_ready(self, event: ReadyEvent) -> None:
+        """The model is loaded."""
+
+    def prompt_found(self, live: LiveTurn, event: PrefillEvent) -> None:
+        """It is known how much of a turn's prompt the engine had in memory."""
 
     def request_ended(self, live: LiveTurn, event: FinishEvent | FailEvent) -> None:
         """The engine is done with a turn's request."""
@@ -50,26 +60,42 @@ class EngineFeed:
     def on_events(self, events: tuple[Event, ...]) -> None:
         """Take the events of one step."""
         told: list[ChatEvent] = []
-        ended: list[Callable[[], None]] = []
+        for_worker: list[Tell] = []
         for event in events:
-            if isinstance(event, LoadEvent):
-                told.append(ModelLoading(event))
-            elif isinstance(event, ReadyEvent):
-                told.append(ModelReady(event))
-            elif isinstance(event, EngineFailedEvent):
-                ended.append(_call(self._ends.engine_failed, event.error))
-            elif (live := self._live.by_request(event.request_id)) is None:
-                continue
-            elif isinstance(event, (FinishEvent, FailEvent)):
-                ended.append(_call(self._ends.request_ended, live, event))
-            elif isinstance(event, PrefillEvent):
-                told.append(self._prefill(live, event))
-            elif isinstance(event, TokenEvent):
-                told += self._text(live, event)
+            if isinstance(event, (LoadEvent, ReadyEvent, EngineFailedEvent)):
+                self._take_engine(event, told, for_worker)
+            elif (live := self._live.by_request(event.request_id)) is not None:
+                self._take_request(live, event, told, for_worker)
         # First the text: the worker may tell of the end at once.
         self._publisher.publish(*told)
-        for tell in ended:
+        for tell in for_worker:
             tell()
+
+    def _take_engine(
+        self,
+        event: LoadEvent | ReadyEvent | EngineFailedEvent,
+        told: list[ChatEvent],
+        for_worker: list[Tell],
+    ) -> None:
+        if isinstance(event, LoadEvent):
+            told.append(ModelLoading(event))
+        elif isinstance(event, ReadyEvent):
+            told.append(ModelReady(event))
+            for_worker.append(partial(self._ends.engine_ready, event))
+        else:
+            for_worker.append(partial(self._ends.engine_failed, event.error))
+
+    def _take_request(
+        self, live: LiveTurn, event: RequestEvent, told: list[ChatEvent], for_worker: list[Tell]
+    ) -> None:
+        if isinstance(event, (FinishEvent, FailEvent)):
+            for_worker.append(partial(self._ends.request_ended, live, event))
+        elif isinstance(event, PrefillEvent):
+            if live.prefill is None:
+                for_worker.append(partial(self._ends.prompt_found, live, event))
+            told.append(self._prefill(live, event))
+        elif isinstance(event, TokenEvent):
+            told += self._text(live, event)
 
     def _prefill(self, live: LiveTurn, event: PrefillEvent) -> ChatEvent:
         live.prefill = event
@@ -97,7 +123,3 @@ class EngineFeed:
     def _change(self, live: LiveTurn, status: TurnStatus) -> None:
         live.turn = replace(live.turn, status=status)
         self._writer.submit(Write(turns=(live.row(),)))
-
-
-def _call(tell: Callable[..., None], *arguments: object) -> Callable[[], None]:
-    return lambda: tell(*arguments)

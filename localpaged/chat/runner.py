@@ -16,12 +16,20 @@ from concurrent.futures import Future
 from dataclasses import replace
 from functools import partial
 
+from localpaged.chat.cache_report import to_json
+from localpaged.chat.cache_watch import CacheWatch
 from localpaged.chat.ending import Ending, ended_event, ended_row
-from localpaged.chat.events import ModelFailed
+from localpaged.chat.events import ModelFailed, TurnCacheReport
 from localpaged.chat.live import LiveTurn, LiveTurns
 from localpaged.chat.prompting import make_prompt
 from localpaged.chat.publisher import Publisher
-from localpaged.engine.events import FailEvent, FinishEvent, FinishReason
+from localpaged.engine.events import (
+    FailEvent,
+    FinishEvent,
+    FinishReason,
+    PrefillEvent,
+    ReadyEvent,
+)
 from localpaged.engine.params import Request
 from localpaged.engine.port import EnginePort
 from localpaged.errors import ChatError, EngineStopped, LocalPagedError, ModelError
@@ -57,6 +65,7 @@ class TurnRunner:
         self._model = model
         self._live = live
         self._publisher = publisher
+        self._cache_watch = CacheWatch(store)
         self._queues: dict[str, deque[LiveTurn]] = {}
         self._failure: LocalPagedError | None = None
         self._is_stopping = False
@@ -83,6 +92,14 @@ class TurnRunner:
     def stop_all(self) -> None:
         """End every turn and begin none."""
         self._inbox.put(self._stop_all)
+
+    def engine_ready(self, event: ReadyEvent) -> None:
+        """The model is loaded."""
+        self._inbox.put(partial(self._cache_watch.engine_ready, event))
+
+    def prompt_found(self, live: LiveTurn, event: PrefillEvent) -> None:
+        """It is known how much of a turn's prompt the engine had in memory."""
+        self._inbox.put(partial(self._explain, live, event))
 
     def request_ended(self, live: LiveTurn, event: FinishEvent | FailEvent) -> None:
         """The engine is done with a turn's request."""
@@ -142,6 +159,11 @@ class TurnRunner:
             for live in reversed(list(waiting)):
                 self._stop(live)
 
+    def _explain(self, live: LiveTurn, event: PrefillEvent) -> None:
+        report = self._cache_watch.explain(live, event, self._model.result())
+        live.cache_report = to_json(report)
+        self._publisher.publish(TurnCacheReport(live.turn.chat_id, live.turn.id, report))
+
     def _request_ended(self, live: LiveTurn, event: FinishEvent | FailEvent) -> None:
         if self._is_stopping and _is_engine_gone(event):
             # An engine that is closed while its model loads knows no other word for it.
@@ -178,7 +200,7 @@ class TurnRunner:
                     return
             else:
                 waiting.popleft()
-                self._place(head.turn, text="")
+                self._place(head, head.turn, text="")
                 self._live.remove(head)
         self._queues.pop(chat_id, None)
 
@@ -235,7 +257,7 @@ class TurnRunner:
         waiting = self._queues[row.chat_id]
         if waiting[0] is live:
             waiting.popleft()
-            live.turn = self._place(row, text=row.partial_text)
+            live.turn = self._place(live, row, text=row.partial_text)
             self._live.remove(live)
         else:
             # It gets its place in the tree, and leaves, when those before it have theirs.
@@ -243,13 +265,18 @@ class TurnRunner:
             self._store.submit(Write(turns=(row,)))
         self._publisher.publish(event)
 
-    def _place(self, row: Turn, *, text: str) -> Turn:
+    def _place(self, live: LiveTurn, row: Turn, *, text: str) -> Turn:
         placed = place_answer(row, chat_tip=self._tip(row), text=text)
         advance = change_chat(
             row.chat_id, tip_hash=placed.turn.tip_hash, updated_at=row.finished_at or time.time()
         )
         self._store.submit(
-            Write(messages=placed.messages, chat_changes=(advance,), turns=(placed.turn,))
+            Write(
+                messages=placed.messages,
+                chat_changes=(advance,),
+                turns=(placed.turn,),
+                prompts=self._cache_watch.ended(live, placed.turn),
+            )
         )
         return placed.turn
 

@@ -177,6 +177,7 @@ class ChatService:
                 seed=sampling.seed,
                 finished_at=None,
                 options=to_options(sampling),
+                cache_report=None,
             )
             change = change_chat(turn.chat_id, tip_hash=turn.parent_hash, updated_at=time.time())
             live = LiveTurn(turn, sampling, is_foreground=True)

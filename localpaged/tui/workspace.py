@@ -14,6 +14,7 @@ from localpaged.chat.events import (
     ModelReady,
     SavingFailed,
     SavingRecovered,
+    TurnCacheReport,
     TurnEnded,
     TurnPrefill,
     TurnText,
@@ -174,7 +175,7 @@ class Workspace:
         for event in events:
             if isinstance(event, TurnPrefill | TurnText | TurnEnded):
                 self._take_turn(event, changes)
-            else:
+            elif not isinstance(event, TurnCacheReport):
                 self._take_engine(event)
                 changes.is_engine = True
         return changes

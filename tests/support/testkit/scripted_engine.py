@@ -193,6 +193,11 @@ class ScriptedEngine:
                 return
         raise AssertionError(f"still busy after {max_steps} steps")
 
+    def forget(self, chat_id: str) -> None:
+        """Evict what was computed for a chat: its next prompt finds nothing."""
+        with self._changed:
+            self._totals.sequences_by_chat.pop(chat_id, None)
+
     def fail(self, error: LocalPagedError) -> None:
         """Die: every open request fails, then the engine does; later requests are refused."""
         with self._changed:

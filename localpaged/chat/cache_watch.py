@@ -1,0 +1,115 @@
+"""Remembers what was computed for each chat, and explains what of the next prompt was found."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from localpaged.chat.cache_cause import Computed, explain, num_common
+from localpaged.chat.cache_report import CacheReport
+from localpaged.chat.live import LiveTurn
+from localpaged.engine.events import PrefillEvent, ReadyEvent
+from localpaged.prompt import ChatModel
+from localpaged.store.rows import SentPrompt, Turn
+from localpaged.store.store import SentSequence, Store
+from localpaged.store.token_ids import ID_BYTES, pack, unpack
+
+REMEMBERED_CHATS = 64
+
+
+class CacheWatch:
+    """What the engine last read and wrote for each chat. The chat worker's thread only.
+
+    Invariant: what is remembered of a chat is what the store will have; it is only read from there
+    when a chat is new to this process or was forgotten for others.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._number_format = ""
+        self._last: dict[str, SentSequence | None] = {}
+
+    def engine_ready(self, event: ReadyEvent) -> None:
+        """Note what the engine computes with."""
+        self._number_format = f"{event.dtype} {event.device}"
+
+    def explain(self, live: LiveTurn, event: PrefillEvent, model: ChatModel) -> CacheReport:
+        """Return why so much of a turn's prompt was found as the engine says, and not more."""
+        assert live.prompt is not None, "a turn without a prompt was read"
+        last = self._last_of(live.turn.chat_id)
+        return explain(
+            live.prompt.ids,
+            live.prompt.messages,
+            matched_tokens=event.cached_tokens,
+            before=None if last is None else self._computed(last),
+            namespace=self._namespace(live.turn),
+            model=model,
+        )
+
+    def ended(self, live: LiveTurn, turn: Turn) -> Sequence[SentPrompt]:
+        """Remember what was computed for a turn; return it as it should be saved with `turn`."""
+        if live.prompt is None or live.prefill is None:
+            return ()
+        new_ids = live.new_ids
+        # The last token that was sampled was never computed.
+        num_computed = (
+            len(live.prompt.ids) + len(new_ids) - 1 if new_ids else live.prefill.computed_tokens
+        )
+        is_answer_known = turn.token_ids is not None
+        num_begun = live.prompt.num_begun if is_answer_known else 0
+        prompt_ids = live.prompt.ids[: len(live.prompt.ids) - (num_begun or 0)]
+        ids = (*live.prompt.ids, *new_ids) if is_answer_known else live.prompt.ids
+        sent = replace(
+            self._as_difference(turn, prompt_ids),
+            num_computed=min(num_computed, len(ids)),
+            namespace=self._namespace(turn),
+            run_id=self._store.run_id,
+        )
+        self._remember(turn.chat_id, SentSequence(turn, sent, pack(ids)))
+        return (sent,)
+
+    def _as_difference(self, turn: Turn, prompt_ids: tuple[int, ...]) -> SentPrompt:
+        last = self._last_of(turn.chat_id)
+        whole = SentPrompt(turn.id, None, 0, b"", 0, "", "")
+        if last is None or last.turn.chat_id != turn.chat_id:
+            return replace(whole, tail_ids=pack(prompt_ids))
+        last_ids = unpack(last.ids)
+        if last.turn.id == turn.id:
+            # A continued answer: its prompt is what it was, or it stands for itself.
+            is_same = last_ids[: _answer_start(last)] == prompt_ids
+            return last.prompt if is_same else replace(whole, tail_ids=pack(prompt_ids))
+        num_shared = num_common(last_ids, prompt_ids)
+        return replace(
+            whole,
+            base_turn_id=last.turn.id if num_shared else None,
+            num_shared=num_shared,
+            tail_ids=pack(prompt_ids[num_shared:]),
+        )
+
+    def _computed(self, last: SentSequence) -> Computed:
+        return Computed(
+            ids=unpack(last.ids),
+            num_computed=last.prompt.num_computed,
+            answer_start=None if last.turn.token_ids is None else _answer_start(last),
+            messages=self._store.path_to(last.turn.tip_hash or last.turn.parent_hash),
+            namespace=last.prompt.namespace,
+            is_this_run=last.prompt.run_id == self._store.run_id,
+        )
+
+    def _namespace(self, turn: Turn) -> str:
+        return f"{turn.model} {turn.model_fingerprint} {self._number_format}"
+
+    def _last_of(self, chat_id: str) -> SentSequence | None:
+        if chat_id not in self._last:
+            self._remember(chat_id, self._store.last_sent(chat_id))
+        return self._last[chat_id]
+
+    def _remember(self, chat_id: str, sent: SentSequence | None) -> None:
+        self._last.pop(chat_id, None)
+        self._last[chat_id] = sent
+        if len(self._last) > REMEMBERED_CHATS:
+            del self._last[next(iter(self._last))]
+
+
+def _answer_start(sent: SentSequence) -> int:
+    return (len(sent.ids) - len(sent.turn.token_ids or b"")) // ID_BYTES
