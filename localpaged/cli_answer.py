@@ -9,10 +9,20 @@ import json
 import sys
 from typing import Any, Protocol
 
+from localpaged.chat.cache_report import CacheCause, CacheReport
 from localpaged.chat.events import TurnEnded
 from localpaged.errors import LocalPagedError
 from localpaged.plain_text import visible
 from localpaged.store.rows import Turn, TurnStatus
+
+SHOWN_CHARS = 24
+
+_SURPRISES = {
+    CacheCause.TEMPLATE_CHANGED: "the chat template writes the conversation in another way",
+    CacheCause.REASONING_STRIPPED: "the chat template leaves earlier reasoning out",
+    CacheCause.RETOKENISED: "the same text was cut into other tokens",
+    CacheCause.EVICTED: "their memory was given to something else",
+}
 
 
 class Answer(Protocol):
@@ -23,6 +33,9 @@ class Answer(Protocol):
 
     def status(self, line: str) -> None:
         """Show what happens meanwhile, to be replaced by whatever comes next."""
+
+    def explain(self, report: CacheReport) -> None:
+        """What of the prompt was found in memory, and why not more."""
 
     def add(self, text: str) -> None:
         """More text."""
@@ -51,6 +64,7 @@ class TextAnswer:
 
     def __init__(self) -> None:
         self._status = StatusLine()
+        self._report: CacheReport | None = None
         self._held = ""
         self._is_line_open = False
 
@@ -61,6 +75,10 @@ class TextAnswer:
         """See Answer."""
         if not self._is_line_open:
             self._status.show(line)
+
+    def explain(self, report: CacheReport) -> None:
+        """See Answer."""
+        self._report = report
 
     def add(self, text: str) -> None:
         """See Answer."""
@@ -84,6 +102,8 @@ class TextAnswer:
                 f"prompt {usage.cached_tokens} cached + {usage.new_tokens} new",
                 file=sys.stderr,
             )
+            if self._report is not None and self._report.is_surprising:
+                print(_surprise(self._report), file=sys.stderr)
 
     def _write(self, text: str) -> None:
         if text:
@@ -108,6 +128,9 @@ class JsonAnswer:
     def status(self, line: str) -> None:
         """See Answer."""
         self._status.show(line)
+
+    def explain(self, report: CacheReport) -> None:
+        """See Answer."""
 
     def add(self, text: str) -> None:
         """See Answer."""
@@ -140,6 +163,17 @@ class JsonAnswer:
         # ASCII only: what acts on a terminal stays an escape, and any reader gets the exact text
         print(json.dumps(answer))
         sys.stdout.flush()
+
+
+def _surprise(report: CacheReport) -> str:
+    line = (
+        f"not cached: {report.recomputed_tokens:,} of {report.prompt_tokens:,} prompt tokens, "
+        f"because {_SURPRISES[report.cause]}"
+    )
+    if report.parting is None:
+        return line
+    old, new = (text[:SHOWN_CHARS] for text in (report.parting.old_text, report.parting.new_text))
+    return f"{line} (“{visible(old)}” is now “{visible(new)}”)"
 
 
 def _status(ended: TurnEnded | None, error: Exception | None) -> TurnStatus:

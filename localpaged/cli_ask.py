@@ -14,6 +14,7 @@ from localpaged.chat.events import (
     ModelLoading,
     SavingFailed,
     SavingRecovered,
+    TurnCacheReport,
     TurnEnded,
     TurnPrefill,
     TurnText,
@@ -126,6 +127,8 @@ class _Asking:
                 self.answer.status(
                     f"reading {event.computed_tokens:,}/{event.prompt_tokens:,} tokens"
                 )
+            case TurnCacheReport() if event.turn_id == turn.id:
+                self.answer.explain(event.report)
             case TurnText() if event.turn_id == turn.id:
                 self._has_begun = True
                 self.answer.add(event.text)

@@ -8,12 +8,16 @@ import threading
 
 import pytest
 
-from localpaged.engine.events import FinishReason, TokenEvent
+from localpaged.chat.cache_report import CacheCause, CacheReport
+from localpaged.chat.events import TurnEnded
+from localpaged.cli_answer import StatusLine, TextAnswer
+from localpaged.engine.events import FinishReason, TokenEvent, Usage
 from localpaged.errors import StepFailed
 from localpaged.store.rows import TurnStatus
 from localpaged.store.store import Store
+from testkit.builders import ready_model
 from testkit.commands import call
-from testkit.fake_model import read_prompt
+from testkit.fake_model import FakeChatModel, read_prompt
 from testkit.scripted_engine import Answer
 
 HOSTILE = "\x1b]0;owned\x07\x1b[2Jred\u202etxt\r\x9b1mend\x00"
@@ -223,3 +227,63 @@ def test_a_signal_ends_the_answer_and_keeps_its_text(answer_with, last_chat, num
     assert turn.status is TurnStatus.STOPPED
     assert texts[-1].rstrip() == done.out.rstrip()
     assert signal.getsignal(number) is before
+
+
+def with_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let stderr count as a terminal."""
+
+    class OnTerminal(StatusLine):
+        def __init__(self):
+            super().__init__()
+            self.is_on_terminal = True
+
+    monkeypatch.setattr("localpaged.cli_answer.StatusLine", OnTerminal)
+
+
+def with_preamble(monkeypatch: pytest.MonkeyPatch, preamble: str) -> None:
+    """Let the chat template write something in front of every conversation."""
+    model = FakeChatModel(preamble=preamble)
+    monkeypatch.setattr("testkit.commands.ready_model", lambda: ready_model(model))
+
+
+def test_a_terminal_is_told_once_why_a_prompt_was_computed_again(answer_with, monkeypatch):
+    answer_with(["Paris."])
+    with_terminal(monkeypatch)
+    with_preamble(monkeypatch, "It is Monday. ")
+    assert "not cached" not in call("ask", "What?").err
+    assert "not cached" not in call("ask", "--continue", "And?").err
+    with_preamble(monkeypatch, "It is Tuesday\x1b[2J. ")
+
+    done = call("ask", "--continue", "And?")
+
+    (line,) = (line for line in done.err.splitlines() if "not cached" in line)
+    assert "because the chat template writes the conversation in another way" in line
+    assert "(“Monday. <user>What?<end>” is now “Tuesday␛[2J. <user>What?”)" in line
+    assert done.out == "Paris.\n"
+
+
+def test_nobody_else_is_told_why(answer_with, monkeypatch):
+    answer_with(["Paris."])
+    assert call("ask", "What?").code == 0
+    with_preamble(monkeypatch, "It is Tuesday. ")
+    assert "not cached" not in call("ask", "--continue", "And?").err
+    with_terminal(monkeypatch)
+    with_preamble(monkeypatch, "It is Wednesday. ")
+    done = call("ask", "--json", "--continue", "And?")
+    assert "not cached" not in done.err
+    assert "not cached" not in done.out
+
+
+@pytest.mark.parametrize("cause", list(CacheCause))
+def test_every_surprise_has_its_reason(cause, capsys, monkeypatch):
+    with_terminal(monkeypatch)
+    answer = TextAnswer()
+    report = CacheReport(cause, prompt_tokens=1_200, matched_tokens=100)
+    usage = Usage(1_200, 100, 5, 0.1, 0.2)
+
+    answer.explain(report)
+    answer.end(TurnEnded("c", "t", TurnStatus.DONE, FinishReason.STOP, usage, None), None)
+
+    lines = [line for line in capsys.readouterr().err.splitlines() if "not cached" in line]
+    assert len(lines) == report.is_surprising
+    assert all("1,100 of 1,200 prompt tokens, because" in line for line in lines)
