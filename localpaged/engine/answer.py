@@ -34,7 +34,10 @@ class Answer:
         self._detokenizer = Detokenizer(
             vocabulary.token_bytes,
             stop=request.sampling.stop,
-            strips_first_space=vocabulary.strips_first_space and not request.is_continuation,
+            # A grammar counts every byte; a space that it allowed is part of the answer.
+            strips_first_space=vocabulary.strips_first_space
+            and not request.is_continuation
+            and request.grammar is None,
         )
         self._submitted_s = submitted_s
         self._first_token_s: float | None = None
@@ -50,6 +53,9 @@ class Answer:
         if token_id in self.sequence.end_ids:
             return self._detokenizer.finish(), FinishReason.STOP
         text = self._detokenizer.push(token_id)
+        matcher = self.sequence.matcher
+        if matcher is not None and matcher.is_over:
+            return text + self._detokenizer.finish(), FinishReason.STOP
         if self._detokenizer.is_stopped:
             return text, FinishReason.STOP
         is_full = len(self.sequence.tokens) >= context_length

@@ -21,6 +21,7 @@ from localpaged.engine.events import (
     TokenEvent,
     TokenLogprob,
 )
+from localpaged.engine.grammar import GrammarCompiler, Matcher
 from localpaged.engine.live_request import LiveRequest
 from localpaged.engine.metrics import Metrics, take_snapshot
 from localpaged.engine.params import EngineConfig, Request, RequestId
@@ -53,6 +54,7 @@ class EngineCore:
         self.scheduler = Scheduler(config)
         self._runner = runner
         self._vocabulary = vocabulary
+        self._grammars = GrammarCompiler(vocabulary.token_bytes, eos_ids=vocabulary.eos_ids)
         self._names = {"model_name": model_name, "device": device}
         self._block_bytes = block_bytes
         self._clock = clock
@@ -75,6 +77,7 @@ class EngineCore:
                 is_running=request.id in self._requests,
                 num_waiting=len(self.scheduler.waiting),
             )
+            matcher = self._matcher(request)
         except LocalPagedError as error:
             return [FailEvent(request.id, error)]
         search = self._beam_search(request)
@@ -84,6 +87,7 @@ class EngineCore:
             seed=secrets.randbits(62) if seed is None else seed,
             num_candidates=0 if search is None else search.num_candidates,
             end_ids=self._end_ids(request),
+            matcher=matcher,
         )
         answer = Answer(
             sequence,
@@ -169,6 +173,11 @@ class EngineCore:
         max_tokens = request.sampling.max_tokens or room
         return BeamSearch(request.beam, eos_ids=self._end_ids(request), max_tokens=max_tokens)
 
+    def _matcher(self, request: Request) -> Matcher | None:
+        if request.grammar is None:
+            return None
+        return self._grammars.compile(request.grammar, ignores_eos=request.sampling.ignore_eos)
+
     def _end_ids(self, request: Request) -> frozenset[int]:
         """Return the tokens that end an answer."""
         eos_ids = frozenset() if request.sampling.ignore_eos else self._vocabulary.eos_ids
@@ -216,7 +225,10 @@ class EngineCore:
         events: list[Event] = []
         logprobs = result.logprobs or (None,) * len(grown)
         for answer, token_id, logprob in zip(grown, result.token_ids, logprobs, strict=True):
-            answer.sequence.tokens.append(token_id)
+            answer.sequence.append(token_id)
+            matcher = answer.sequence.matcher
+            if matcher is not None and matcher.error is not None:
+                return [*events, *self._fail(live, StepFailed(f"The grammar: {matcher.error}"))]
             events += self._push(answer, token_id, now_s, () if logprob is None else (logprob,))
         return events
 

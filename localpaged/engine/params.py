@@ -16,6 +16,7 @@ MAX_STOP_CHARS = 1_000
 MAX_BRANCHES = 64
 MAX_TOKEN_LIST = 1_024
 MAX_LOGPROBS = 20
+MAX_GRAMMAR_CHARS = 200_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +137,25 @@ class BeamParams:
 
 
 @dataclass(frozen=True, slots=True)
+class Grammar:
+    """What an answer must look like: a JSON schema, a regular expression or a Lark grammar.
+
+    The whole answer matches it, unless it is cut by `max_tokens` or a stop. Raises BadParameter.
+    """
+
+    kind: Literal["json_schema", "regex", "lark"]
+    text: str
+
+    def __post_init__(self) -> None:
+        if self.kind not in ("json_schema", "regex", "lark"):
+            raise BadParameter(f"A grammar is json_schema, regex or lark, not {self.kind!r}.")
+        if not 0 < len(self.text) <= MAX_GRAMMAR_CHARS:
+            raise BadParameter(
+                f"A grammar has 1 to {MAX_GRAMMAR_CHARS:,} characters, not {len(self.text):,}."
+            )
+
+
+@dataclass(frozen=True, slots=True)
 class Request:
     """One submission: a tokenised prompt and how to continue it.
 
@@ -144,7 +164,7 @@ class Request:
     `num_samples` answers are drawn from one reading of the prompt; with `beam` its best beams,
     as many as `num_samples`, are the answers. `prompt_logprobs` tells the log probability of every
     prompt token and that many alternatives; such a prompt is computed even where it is cached.
-    Raises BadParameter.
+    `grammar` bounds what the answer may be. Raises BadParameter.
     """
 
     id: RequestId
@@ -156,6 +176,7 @@ class Request:
     num_samples: int = 1
     beam: BeamParams | None = None
     prompt_logprobs: int | None = None
+    grammar: Grammar | None = None
 
     def __post_init__(self) -> None:
         _whole("num_samples", self.num_samples, low=1, high=MAX_BRANCHES)
@@ -165,6 +186,8 @@ class Request:
             )
         if self.beam is not None and self.sampling.logprobs is not None:
             raise BadParameter("logprobs of a beam search are not possible; its score is told.")
+        if self.beam is not None and self.grammar is not None:
+            raise BadParameter("A beam search with a grammar is not possible.")
         if self.prompt_logprobs is not None:
             _whole("prompt_logprobs", self.prompt_logprobs, low=0, high=MAX_LOGPROBS)
 

@@ -23,13 +23,14 @@ MAX_DRY_PENALTY = 1e6
 
 @dataclass(frozen=True, slots=True)
 class Adjusted:
-    """A row of logits at `place`, its sampling, the tokens before it, the ends it must not take."""
+    """A row of logits at `place`, its sampling, the tokens before it, what it may not choose."""
 
     place: int
     sampling: SamplingParams
     history: tuple[int, ...] = ()
     num_prompt: int = 0
     barred_ids: tuple[int, ...] = ()
+    allowed: bytes | None = None
 
 
 def adjust(logits: torch.Tensor, rows: Sequence[Adjusted]) -> None:
@@ -37,6 +38,7 @@ def adjust(logits: torch.Tensor, rows: Sequence[Adjusted]) -> None:
     _add(logits, [(row.place, row.sampling.logit_bias) for row in rows if row.sampling.logit_bias])
     _repetition(logits, [row for row in rows if row.sampling.repetition_penalty != 1.0])
     _add(logits, [(row.place, _taken_off(row)) for row in rows if row.sampling.needs_history])
+    _mask(logits, [row for row in rows if row.allowed is not None])
     for row in rows:
         if row.barred_ids:
             _bar(logits[row.place], row.barred_ids)
@@ -103,6 +105,18 @@ def _repetition(logits: torch.Tensor, rows: Sequence[Adjusted]) -> None:
     )
     values = logits[places, ids]
     logits[places, ids] = torch.where(values < 0, values * penalties, values / penalties)
+
+
+def _mask(logits: torch.Tensor, rows: Sequence[Adjusted]) -> None:
+    """Leave what is allowed: the bits of bytes, least significant first."""
+    if not rows:
+        return
+    joined = bytearray(b"".join(row.allowed or b"" for row in rows))
+    packed = torch.frombuffer(joined, dtype=torch.uint8).view(len(rows), -1).to(logits.device)
+    bits = packed[:, :, None] >> torch.arange(8, dtype=torch.uint8, device=logits.device) & 1
+    allowed = bits.flatten(1)[:, : logits.shape[1]].bool()
+    places = [row.place for row in rows]
+    logits[places] = logits[places].masked_fill_(~allowed, float("-inf"))
 
 
 def _bar(row: torch.Tensor, barred_ids: Sequence[int]) -> None:

@@ -14,6 +14,7 @@ from localpaged.engine.penalties import Adjusted, adjust
 from localpaged.engine.step_plan import Candidate, Draw, PlannedRow, RowResult
 
 NOT_FINITE = RowResult(error="The model produced numbers that are not finite.")
+NOTHING_ALLOWED = RowResult(error="The grammar allows no token of this model here.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +43,7 @@ class _Spot:
             (*row.history, *row.drafts[: self.offset]) if row.history else (),
             row.num_prompt,
             row.barred_ids if self._is_short else (),
+            row.allowed,
         )
 
     @property
@@ -74,6 +76,11 @@ def sample(
     for i in beams:
         results[i] = RowResult(candidates=_likeliest(logits[by_row[i][0].place], rows[i]))
     drawing = [i for i in sound if rows[i].draws]
+    if any(rows[i].allowed is not None for i in drawing):
+        is_possible = logits.amax(dim=-1).isfinite().tolist()
+        for i in drawing:
+            results[i] = NOTHING_ALLOWED
+        drawing = [i for i in drawing if all(is_possible[spot.place] for spot in by_row[i])]
     for i, token_ids in zip(drawing, _draw(logits, [by_row[i] for i in drawing]), strict=True):
         results[i] = RowResult(
             token_ids, logprobs=_report(measured, by_row[i], token_ids) if measured else ()

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from localpaged.engine.fair_share import ChatKey, FairShare
+from localpaged.engine.grammar import Matcher
 from localpaged.engine.kv_manager import KVManager
 from localpaged.engine.pace import Pace
 from localpaged.engine.params import EngineConfig, Request
@@ -67,6 +68,7 @@ class Scheduler:
         seed: int,
         num_candidates: int = 0,
         end_ids: frozenset[int] = frozenset(),
+        matcher: Matcher | None = None,
     ) -> Sequence:
         """Put a request's first sequence into the queue."""
         sequence = Sequence(
@@ -76,6 +78,7 @@ class Scheduler:
             block_size=self.config.block_size,
             num_candidates=num_candidates,
             end_ids=end_ids,
+            matcher=matcher,
         )
         self.waiting.append(sequence)
         return sequence
@@ -245,6 +248,7 @@ class Scheduler:
             num_prompt=sequence.num_prompt,
             barred_ids=tuple(sequence.end_ids) if is_short else (),
             prompt_scores=_prompt_scores(sequence, end),
+            allowed=sequence.matcher.allowed if is_at_end and sequence.matcher else None,
         )
 
     def _blocks_still_needed(self) -> int:

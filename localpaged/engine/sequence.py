@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
+from localpaged.engine.grammar import Matcher
 from localpaged.engine.params import Request
 from localpaged.engine.prefix_tree import BlockKey
 from localpaged.engine.step_plan import BlockCopy, SequenceId
@@ -44,6 +45,7 @@ class Sequence:
         branch: int = 0,
         num_candidates: int = 0,
         end_ids: frozenset[int] = frozenset(),
+        matcher: Matcher | None = None,
     ) -> None:
         assert request.prompt_ids
         self.id = sequence_id
@@ -52,6 +54,7 @@ class Sequence:
         self.seed = seed
         self.num_candidates = num_candidates
         self.end_ids = end_ids
+        self.matcher = matcher
         self.tokens = list(request.prompt_ids)
         self.num_prompt = len(self.tokens)
         self.num_computed = 0
@@ -88,6 +91,12 @@ class Sequence:
         """Tokens of the answer so far."""
         return len(self.tokens) - self.num_prompt
 
+    def append(self, token_id: int) -> None:
+        """Take the token that was drawn; a grammar follows it."""
+        self.tokens.append(token_id)
+        if self.matcher is not None:
+            self.matcher.take(token_id)
+
     def keys(self, num_tokens: int) -> list[BlockKey]:
         """Return the keys of the full blocks among the first `num_tokens` tokens."""
         size = self._block_size
@@ -106,6 +115,7 @@ class Sequence:
             branch=branch,
             num_candidates=self.num_candidates,
             end_ids=self.end_ids,
+            matcher=None if self.matcher is None else self.matcher.copy(),
         )
         twin.tokens = list(self.tokens)
         twin.num_scored = self.num_scored

@@ -46,6 +46,7 @@ class PlannedRow:
     `num_candidates` asks for that many likeliest next tokens instead (beam search).
     `history` has all tokens of the sequence, the first `num_prompt` of them its prompt, where its
     sampling looks back. `barred_ids` end an answer that is not long enough to end yet.
+    `allowed` has a bit for each token that may be drawn, least significant first; None is all.
     The last `num_drafts` of `token_ids` are guesses of what will be drawn.
     """
 
@@ -62,6 +63,7 @@ class PlannedRow:
     barred_ids: tuple[int, ...] = ()
     num_drafts: int = 0
     prompt_scores: PromptScores | None = None
+    allowed: bytes | None = None
 
     @property
     def end(self) -> int:

@@ -17,7 +17,7 @@ from localpaged.engine.events import (
     TokenEvent,
     TokenLogprob,
 )
-from localpaged.engine.params import BeamParams, EngineConfig, Request, SamplingParams
+from localpaged.engine.params import BeamParams, EngineConfig, Grammar, Request, SamplingParams
 from testkit.fake_runner import VOCAB_SIZE, FakeRunner
 
 
@@ -54,6 +54,7 @@ def make_request(
     num_samples: int = 1,
     beam: BeamParams | None = None,
     prompt_logprobs: int | None = None,
+    grammar: Grammar | None = None,
     **sampling: Any,
 ) -> Request:
     """Return a greedy request that runs to its length unless told otherwise."""
@@ -67,6 +68,7 @@ def make_request(
         num_samples=num_samples,
         beam=beam,
         prompt_logprobs=prompt_logprobs,
+        grammar=grammar,
     )
 
 
