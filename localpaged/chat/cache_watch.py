@@ -26,12 +26,12 @@ class CacheWatch:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._number_format = ""
+        self._number_formats: dict[str, str] = {}
         self._last: dict[str, SentSequence | None] = {}
 
     def engine_ready(self, event: ReadyEvent) -> None:
-        """Note what the engine computes with."""
-        self._number_format = f"{event.dtype} {event.device}"
+        """Note what the engine computes with for a model."""
+        self._number_formats[event.model_name] = f"{event.dtype} {event.device}"
 
     def explain(self, live: LiveTurn, event: PrefillEvent, model: ChatModel) -> CacheReport:
         """Return why so much of a turn's prompt was found as the engine says, and not more."""
@@ -97,7 +97,8 @@ class CacheWatch:
         )
 
     def _namespace(self, turn: Turn) -> str:
-        return f"{turn.model} {turn.model_fingerprint} {self._number_format}"
+        number_format = self._number_formats.get(turn.model, "")
+        return f"{turn.model} {turn.model_fingerprint} {number_format}"
 
     def _last_of(self, chat_id: str) -> SentSequence | None:
         if chat_id not in self._last:

@@ -190,6 +190,10 @@ class ChatService:
         if live is not None:
             self._runner.stop(live)
 
+    def focus(self, chat_id: str) -> None:
+        """Tell the engine which chat the user looks at: it is served before the others."""
+        self._engine.focus(chat_id)
+
     def snapshot(self) -> EngineSnapshot:
         """The engine's latest picture."""
         return self._engine.snapshot()

@@ -29,6 +29,9 @@ class EnginePort(Protocol):
     def cancel(self, request_id: RequestId) -> None:
         """End a request at the next step; unknown or finished ids are ignored."""
 
+    def focus(self, chat_id: str) -> None:
+        """Serve this chat before others from now on: the user looks at it."""
+
     def snapshot(self) -> EngineSnapshot:
         """Return the latest picture; cheap, from any thread."""
 

@@ -89,12 +89,16 @@ class Workspace:
         if not session.is_loaded:
             session.load(self._service.transcript(session.id))
         session.is_unread = False
-        self.current = session
+        self._show(session)
 
     def open_new(self) -> None:
         """Show an empty chat; it is saved with its first message or draft."""
         if not (self.current.is_empty and self.current.chat is None):
-            self.current = SessionModel()
+            self._show(SessionModel())
+
+    def _show(self, session: SessionModel) -> None:
+        self.current = session
+        self._service.focus(session.id)
 
     def save_chat(self, session: SessionModel) -> None:
         """Give a new chat its place in the history."""
@@ -138,7 +142,7 @@ class Workspace:
         self._service.delete(session.id)
         self.sessions.remove(session)
         if self.current is session:
-            self.current = SessionModel()
+            self._show(SessionModel())
             if self.sessions:
                 self.open(self.sessions[min(position, len(self.sessions) - 1)])
 

@@ -116,3 +116,12 @@ def test_a_title_is_the_first_words_on_one_line(message: str, title: str):
 
 def test_one_line_keeps_long_titles_whole():
     assert one_line("a\r\nb " + "c" * 100) == "a b " + "c" * 100
+
+
+def test_the_engine_is_told_which_chat_is_looked_at(database_path: Path):
+    service, engine, _ = make_service(database_path)
+    chat = service.new_chat()
+    service.focus(chat.id)
+    service.focus("")
+    assert engine.focused == [chat.id, ""]
+    service.close()

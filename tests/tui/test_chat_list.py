@@ -39,6 +39,24 @@ async def test_two_chats_generate_at_the_same_time_and_one_is_switched_to_at_onc
             assert shown.app.workspace.current.state.value == "idle"
 
 
+async def test_the_engine_is_told_which_chat_is_looked_at():
+    engine = ScriptedEngine([("ok",)])
+    with open_service(engine) as service:
+        async with stage(service, engine, size=LARGE) as shown:
+            await shown.ask("first")
+            await shown.press("ctrl+n")
+            assert engine.focused[-1] == ""
+            await shown.ask("second")
+            await shown.answer()
+            ids = {session.title: session.id for session in shown.app.workspace.sessions}
+            await shown.press("alt+right")
+            assert engine.focused[-1] == ids["first"]
+            await shown.press("alt+1")
+            assert engine.focused[-1] == ids["second"]
+            shown.app.workspace.delete(shown.app.workspace.current)
+            assert engine.focused[-1] == ids["first"]
+
+
 async def test_the_list_shows_each_chats_state():
     def script(request):
         question = read_prompt(request.prompt_ids)[-2][1]

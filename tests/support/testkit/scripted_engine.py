@@ -103,6 +103,7 @@ class ScriptedEngine:
     ) -> None:
         self.submitted: list[Request] = []
         self.cancelled: list[RequestId] = []
+        self.focused: list[str] = []
         self._script = script
         self._ready = ready or ReadyEvent("fake-model", "cpu", "float32", 8_192, 0.1)
         self._load_stages = load_stages
@@ -143,6 +144,10 @@ class ScriptedEngine:
         with self._changed:
             self.cancelled.append(request_id)
             self._changed.notify_all()
+
+    def focus(self, chat_id: str) -> None:
+        """Serve this chat before others from now on; a script serves all alike."""
+        self.focused.append(chat_id)
 
     def snapshot(self) -> EngineSnapshot:
         """Return the latest picture."""
