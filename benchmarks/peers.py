@@ -47,6 +47,24 @@ class Transformers:
         """Return prompt tokens a second."""
         return PREFILL_TOKENS / self._generate(1, PREFILL_TOKENS, 1)
 
+    def static_batch(self, lengths: list[tuple[int, int]]) -> None:
+        """Answer requests of (prompt, answer) tokens together, padded to the longest of each."""
+        torch = self._torch
+        widest = max(prompt for prompt, _ in lengths)
+        ids = torch.zeros(len(lengths), widest, dtype=torch.int64)
+        mask = torch.zeros_like(ids)
+        for row, (prompt, _) in enumerate(lengths):
+            tokens = [self._random.randrange(100, 40_000) for _ in range(prompt)]
+            ids[row, widest - prompt :] = torch.tensor(tokens)
+            mask[row, widest - prompt :] = 1
+        with torch.inference_mode():
+            self._model.generate(
+                ids,
+                attention_mask=mask,
+                max_new_tokens=max(answer for _, answer in lengths),
+                do_sample=False,
+            )
+
     def _generate(self, rows: int, prompt_tokens: int, new_tokens: int) -> float:
         prompts = [
             [self._random.randrange(100, 40_000) for _ in range(prompt_tokens)] for _ in range(rows)
