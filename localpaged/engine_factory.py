@@ -14,6 +14,7 @@ from localpaged.decoder_config import DecoderConfig
 from localpaged.engine.events import LoadEvent, ReadyEvent
 from localpaged.engine.params import BLOCK_SIZE_TOKENS, EngineConfig
 from localpaged.errors import ConfigError, NoRoom
+from localpaged.memory_plan import MemoryPlan, working_bytes
 from localpaged.models.opened_model import OpenedModel
 
 if TYPE_CHECKING:
@@ -69,6 +70,10 @@ def load_core(
     formats = choose_formats(opened, settings)
     bytes_a_block = block_bytes(opened.config, formats.kv, block_size=BLOCK_SIZE_TOKENS)
     engine_config = size_pool(opened.config, settings, block_bytes=bytes_a_block)
+    plan = plan_memory(opened, formats, engine_config, block_bytes=bytes_a_block)
+    free_bytes = psutil.virtual_memory().available
+    on_load(LoadEvent("Memory needed of what is free", plan.total_bytes, free_bytes, "bytes"))
+    plan.check(opened.name, free_bytes=free_bytes)
     state = load_state(
         opened,
         dtype=formats.activations,
@@ -128,6 +133,20 @@ def choose_formats(opened: OpenedModel, settings: Settings) -> NumberFormats:
         torch.float32 if is_wide else torch.bfloat16,
         _kv_dtype(settings, torch.bfloat16),
         has_four_bit=True,
+    )
+
+
+def plan_memory(
+    opened: OpenedModel, formats: NumberFormats, engine_config: EngineConfig, *, block_bytes: int
+) -> MemoryPlan:
+    """Return what the model will take in these formats."""
+    # The 4-bit copies are the file's own numbers; the dense ones are counted at their widest.
+    copies = opened.file_bytes if formats.has_four_bit else 0
+    blocks = (engine_config.initial_blocks or engine_config.num_blocks) + engine_config.host_blocks
+    return MemoryPlan(
+        weight_bytes=opened.weight_bytes(formats.projections.itemsize) + copies,
+        kv_bytes=blocks * block_bytes,
+        working_bytes=working_bytes(opened.config, step_tokens=engine_config.step_tokens),
     )
 
 

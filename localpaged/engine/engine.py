@@ -1,4 +1,4 @@
-"""Engine: the one thread in which a model loads and runs; the in-process EnginePort."""
+"""Engine: the one thread in which models load and run; the in-process EnginePort."""
 
 from __future__ import annotations
 
@@ -7,14 +7,16 @@ import queue
 import threading
 import time
 from collections.abc import Callable
-from typing import Protocol
+from dataclasses import replace
 
+from localpaged.engine.core_set import Core, CoreSet, ModelName
 from localpaged.engine.events import (
     EngineFailedEvent,
     Event,
     FailEvent,
     FinishEvent,
     LoadEvent,
+    LoadFailedEvent,
     ReadyEvent,
 )
 from localpaged.engine.params import Request, RequestId
@@ -26,46 +28,27 @@ log = logging.getLogger(__name__)
 
 SNAPSHOT_INTERVAL_S = 0.05
 
-
-class Core(Protocol):
-    """What the thread drives; `EngineCore`, or a fake."""
-
-    @property
-    def is_idle(self) -> bool:
-        """Whether a step would do nothing."""
-
-    def submit(self, request: Request, *, submitted_s: float | None = None) -> list[Event]:
-        """Queue a request, or return the FailEvent that says why not."""
-
-    def cancel(self, request_id: RequestId) -> list[Event]:
-        """End a request."""
-
-    def fail_all(self, error: LocalPagedError) -> list[Event]:
-        """End every request with `error`."""
-
-    def step(self) -> list[Event]:
-        """Run one step."""
-
-    def snapshot(self) -> EngineSnapshot:
-        """Return a picture of now."""
-
-
 LoadCore = Callable[[Callable[[LoadEvent], None]], tuple[Core, ReadyEvent]]
-"""Loads the model, telling its stages; runs on the engine's thread, as all of torch does."""
+"""Loads a model, telling its stages; runs on the engine's thread, as all of torch does."""
+
+Command = Callable[[CoreSet], list[Event]]
 
 
 class Engine:
     """An EnginePort around one thread. Public methods may be called from any thread.
 
-    The thread owns everything behind `load_core`. Callers and thread share an inbox, the latest
-    snapshot (replaced by one assignment) and nothing else.
+    The thread owns everything behind the loaders. Callers and thread share an inbox, the latest
+    snapshots (replaced by one assignment) and nothing else. While a further model loads, the
+    others keep stepping between its stages.
     """
 
     def __init__(self, load_core: LoadCore) -> None:
         self._load_core = load_core
-        self._inbox: queue.SimpleQueue[Callable[[Core], list[Event]] | None] = queue.SimpleQueue()
+        self._inbox: queue.SimpleQueue[Command | None] = queue.SimpleQueue()
         self._listeners: tuple[Listener, ...] = ()
-        self._snapshot = EngineSnapshot()
+        self._cores = CoreSet()
+        self._snapshots: dict[ModelName, EngineSnapshot] = {}
+        self._next_snapshot_s = 0.0
         self._failure: LocalPagedError | None = None
         self._lock = threading.Lock()
         self._unanswered: set[RequestId] = set()
@@ -87,17 +70,31 @@ class Engine:
             failure = self._failure
             if failure is None:
                 self._unanswered.add(request.id)
-                self._inbox.put(lambda core: core.submit(request, submitted_s=now_s))
+                self._inbox.put(lambda cores: cores.submit(request, submitted_s=now_s))
         if failure is not None:
             self._emit([FailEvent(request.id, failure)])
 
     def cancel(self, request_id: RequestId) -> None:
         """See EnginePort."""
-        self._inbox.put(lambda core: core.cancel(request_id))
+        self._inbox.put(lambda cores: cores.cancel(request_id))
 
-    def snapshot(self) -> EngineSnapshot:
+    def focus(self, chat_id: str) -> None:
         """See EnginePort."""
-        return self._snapshot
+        self._inbox.put(lambda cores: cores.focus(chat_id))
+
+    def load(self, name: ModelName, load_core: LoadCore) -> None:
+        """Load a further model; LoadEvents, then ReadyEvent or LoadFailedEvent tell how it goes."""
+        self._inbox.put(lambda cores: self._load_further(name, load_core))
+
+    def unload(self, name: ModelName) -> None:
+        """Let a model and its memory go; its requests fail."""
+        self._inbox.put(lambda cores: cores.remove(name))
+
+    def snapshot(self, model: ModelName = "") -> EngineSnapshot:
+        """See EnginePort."""
+        snapshots = self._snapshots
+        name = model or next(iter(snapshots), "")
+        return snapshots.get(name) or EngineSnapshot()
 
     def close(self) -> None:
         """See EnginePort."""
@@ -109,9 +106,12 @@ class Engine:
     def _run(self) -> None:
         try:
             core, ready = self._load_core(self._on_load)
-            self._snapshot = core.snapshot()
+            self._cores.add(ready.model_name, core)
+            self._snapshots = self._cores.snapshots()
             self._emit([ready])
-            self._serve(core)
+            while not self._is_closing:
+                self._serve(may_wait=True)
+            self._emit(self._cores.fail_all(EngineStopped("The engine was closed.")))
         except LocalPagedError as error:
             self._die(error)
         except Exception as error:  # the thread's border: nothing above could report it
@@ -120,28 +120,44 @@ class Engine:
         else:
             self._die(EngineStopped("The engine was closed."), is_expected=True)
 
-    def _serve(self, core: Core) -> None:
-        next_snapshot_s = 0.0
+    def _serve(self, *, may_wait: bool) -> None:
+        """Take the commands that are there, then step; when idle, sleep until one arrives."""
+        events: list[Event] = []
+        block = may_wait and self._cores.is_idle
         while not self._is_closing:
-            # Idle: sleep until something arrives. Busy: take what is there, then step.
-            events: list[Event] = []
-            block = core.is_idle
-            while not (block and self._is_closing):
-                try:
-                    command = self._inbox.get(block=block)
-                except queue.Empty:
-                    break
-                block = False
-                if command is not None:
-                    events += command(core)
-            if not self._is_closing:
-                events += core.step()
-            now_s = time.perf_counter()
-            if core.is_idle or now_s >= next_snapshot_s:
-                self._snapshot = core.snapshot()
-                next_snapshot_s = now_s + SNAPSHOT_INTERVAL_S
-            self._emit(events)
-        self._emit(core.fail_all(EngineStopped("The engine was closed.")))
+            try:
+                command = self._inbox.get(block=block)
+            except queue.Empty:
+                break
+            block = False
+            if command is not None:
+                events += command(self._cores)
+        if not self._is_closing:
+            events += self._cores.step()
+        now_s = time.perf_counter()
+        if self._cores.is_idle or now_s >= self._next_snapshot_s:
+            self._snapshots = self._cores.snapshots()
+            self._next_snapshot_s = now_s + SNAPSHOT_INTERVAL_S
+        self._emit(events)
+
+    def _load_further(self, name: ModelName, load_core: LoadCore) -> list[Event]:
+        def on_load(event: LoadEvent) -> None:
+            self._on_load(replace(event, model_name=name))
+            # The others' answers go on streaming between two stages.
+            self._serve(may_wait=False)
+
+        if name in self._cores.names:
+            return []
+        try:
+            core, ready = load_core(on_load)
+        except LocalPagedError as error:
+            return [LoadFailedEvent(name, error)]
+        except Exception as error:  # a bad file must not take the loaded models down
+            log.exception("loading %s failed", name)
+            message = f"{name} could not be loaded: {type(error).__name__}: {error}"
+            return [LoadFailedEvent(name, EngineStopped(message))]
+        self._cores.add(name, core)
+        return [replace(ready, model_name=name)]
 
     def _on_load(self, event: LoadEvent) -> None:
         if self._is_closing:
@@ -160,7 +176,9 @@ class Engine:
             return
         with self._lock:
             for event in events:
-                if isinstance(event, (FinishEvent, FailEvent)):
+                if isinstance(event, FailEvent) or (
+                    isinstance(event, FinishEvent) and event.is_last
+                ):
                     self._unanswered.discard(event.request_id)
         batch = tuple(events)
         for listener in self._listeners:

@@ -119,12 +119,16 @@ class FailEvent:
 
 @dataclass(frozen=True, slots=True)
 class LoadEvent:
-    """A stage of loading: `done` of `total` in `unit` ("bytes", "blocks"); total 0 = unknown."""
+    """A stage of loading: `done` of `total` in `unit` ("bytes", "blocks"); total 0 = unknown.
+
+    `model_name` is "" for the engine's first model.
+    """
 
     stage: str
     done: int = 0
     total: int = 0
     unit: str = ""
+    model_name: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +143,14 @@ class ReadyEvent:
 
 
 @dataclass(frozen=True, slots=True)
+class LoadFailedEvent:
+    """A further model could not be loaded; the others go on."""
+
+    model_name: str
+    error: LocalPagedError
+
+
+@dataclass(frozen=True, slots=True)
 class EngineFailedEvent:
     """The engine is gone; every open request got a FailEvent before this."""
 
@@ -146,4 +158,4 @@ class EngineFailedEvent:
 
 
 RequestEvent = PrefillEvent | PromptLogprobsEvent | TokenEvent | FinishEvent | FailEvent
-Event = RequestEvent | LoadEvent | ReadyEvent | EngineFailedEvent
+Event = RequestEvent | LoadEvent | ReadyEvent | LoadFailedEvent | EngineFailedEvent

@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, get_args
 
 from localpaged.errors import BadParameter
 
 RequestId = str
+HostUse = Literal["auto", "always", "never"]
 BLOCK_SIZE_TOKENS = 16
 MAX_STOPS = 16
 MAX_STOP_CHARS = 1_000
@@ -160,6 +161,7 @@ class Request:
     """One submission: a tokenised prompt and how to continue it.
 
     `chat_id` groups requests for fairness; `is_foreground` marks the chat the user looks at.
+    `model` names a loaded model; "" is the default one.
     `is_continuation`: the answer goes on in the middle of a text that ends the prompt.
     `num_samples` answers are drawn from one reading of the prompt; with `beam` its best beams,
     as many as `num_samples`, are the answers. `prompt_logprobs` tells the log probability of every
@@ -172,6 +174,7 @@ class Request:
     sampling: SamplingParams = field(default_factory=SamplingParams)
     chat_id: str = ""
     is_foreground: bool = False
+    model: str = ""
     is_continuation: bool = False
     num_samples: int = 1
     beam: BeamParams | None = None
@@ -197,7 +200,9 @@ class EngineConfig:
     """Sizes of one engine, resolved: no value is "auto" any more.
 
     `num_blocks` counts usable KV blocks (the two reserved ones come on top). The pool begins with
-    `initial_blocks` of them and grows by `slab_blocks`; None is all at once.
+    `initial_blocks` of them and grows by `slab_blocks`; None is all at once. Evicted blocks go to
+    `host_blocks` of host memory and come back, where that is cheaper than computing them again, or
+    `host_use` says always or never. Raises BadParameter.
     `step_tokens` bounds the tokens of one forward. While answers stream, a step that also reads a
     prompt may take `stream_stretch` times as long as one that does not.
     """
@@ -211,6 +216,16 @@ class EngineConfig:
     max_waiting: int = 1_024
     initial_blocks: int | None = None
     slab_blocks: int | None = None
+    host_blocks: int = 0
+    host_use: HostUse = "auto"
+
+    def __post_init__(self) -> None:
+        for name in ("initial_blocks", "slab_blocks"):
+            if getattr(self, name) is not None:
+                _whole(name, getattr(self, name), low=1)
+        _whole("host_blocks", self.host_blocks, low=0)
+        if self.host_use not in get_args(HostUse):
+            raise BadParameter(f"host_use is auto, always or never, not {self.host_use!r}.")
 
 
 def _in_range(

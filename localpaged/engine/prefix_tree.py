@@ -13,6 +13,8 @@ from dataclasses import dataclass
 BlockKey = tuple[int, ...]
 """The tokens of one full block."""
 
+OnEvict = Callable[[list[BlockKey], list[int]], None]
+
 STALE_ENTRIES_PER_NODE = 4
 """The eviction heap is rebuilt when it has this many entries a node."""
 
@@ -110,11 +112,14 @@ class PrefixTree:
             node = child
         return canonical
 
-    def evict(self, count: int, can_evict: Callable[[int], bool]) -> list[int]:
+    def evict(
+        self, count: int, can_evict: Callable[[int], bool], on_evict: OnEvict | None = None
+    ) -> list[int]:
         """Give up to `count` blocks up: leaves first, the least recently used first.
 
         `can_evict` tells whether nobody uses a block. A block is only given up after
-        everything below it, so no prefix ever loses its beginning.
+        everything below it, so no prefix ever loses its beginning. `on_evict` is told the keys
+        of each prefix that loses its end, and the blocks of that end in their order.
         """
         evicted: list[int] = []
         held: list[_Node] = []
@@ -122,9 +127,15 @@ class PrefixTree:
             last_used, _, node = heapq.heappop(self._heap)
             if node.children or not node.blocks or node.last_used != last_used:
                 continue
-            while node.blocks and len(evicted) < count and can_evict(node.blocks[-1]):
-                evicted.append(node.blocks.pop())
-                key = node.keys.pop()
+            size = len(node.blocks)
+            keep = size
+            while keep and size - keep < count - len(evicted) and can_evict(node.blocks[keep - 1]):
+                keep -= 1
+            if on_evict is not None and keep < size:
+                on_evict(_path(node), node.blocks[keep:])
+            evicted += reversed(node.blocks[keep:])
+            key = node.keys[0]
+            del node.blocks[keep:], node.keys[keep:]
             if not node.blocks:
                 self._remove(node, key)
             else:
@@ -221,8 +232,20 @@ class PrefixTree:
         return best
 
 
+def _path(node: _Node) -> list[BlockKey]:
+    """Return the keys of the whole prefix that ends with `node`."""
+    parts: list[list[BlockKey]] = []
+    above: _Node | None = node
+    while above is not None:
+        parts.append(above.keys)
+        above = above.parent
+    return [key for keys in reversed(parts) for key in keys]
+
+
 def _common_blocks(edge: Sequence[BlockKey], keys: Sequence[BlockKey], start: int) -> int:
     limit = min(len(edge), len(keys) - start)
+    if edge[:limit] == keys[start : start + limit]:  # the usual case, at the speed of C
+        return limit
     for i in range(limit):
         if edge[i] != keys[start + i]:
             return i

@@ -1,6 +1,5 @@
 """Engine: the thread around a core. Every request gets exactly one end, whatever happens."""
 
-import queue
 import threading
 
 import pytest
@@ -9,7 +8,6 @@ from localpaged.engine.engine import Engine
 from localpaged.engine.events import (
     EngineFailedEvent,
     FailEvent,
-    FinishEvent,
     FinishReason,
     LoadEvent,
     ReadyEvent,
@@ -18,34 +16,9 @@ from localpaged.engine.events import (
 from localpaged.errors import BadModelFile, EngineStopped
 from testkit.engine_runs import make_core, make_request
 from testkit.fake_runner import FakeRunner, expected_answer
+from testkit.watcher import Watcher
 
 READY = ReadyEvent("fake", "cpu", "float32", 1024, 0.0)
-ENDS = (FinishEvent, FailEvent)
-
-
-class Watcher:
-    """Collects events and waits for one that fits."""
-
-    def __init__(self):
-        self.events = []
-        self._queue = queue.SimpleQueue()
-
-    def __call__(self, batch):
-        for event in batch:
-            self._queue.put(event)
-
-    def wait(self, fits):
-        while True:
-            event = self._queue.get(timeout=20)
-            self.events.append(event)
-            if fits(event):
-                return event
-
-    def end_of(self, name):
-        return self.wait(lambda e: isinstance(e, ENDS) and e.request_id == name)
-
-    def ends(self, name):
-        return [e for e in self.events if isinstance(e, ENDS) and e.request_id == name]
 
 
 @pytest.fixture

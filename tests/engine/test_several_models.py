@@ -1,0 +1,133 @@
+"""Several models in one engine: own pools, steps in turn, loading beside streaming answers."""
+
+import threading
+
+import pytest
+
+from localpaged.decoder_config import DecoderConfig
+from localpaged.engine.engine import Engine
+from localpaged.engine.events import (
+    FailEvent,
+    FinishReason,
+    LoadEvent,
+    LoadFailedEvent,
+    ReadyEvent,
+    TokenEvent,
+)
+from localpaged.errors import BadModelFile, ModelNotFound, NoRoom
+from localpaged.memory_plan import MemoryPlan, working_bytes
+from testkit.engine_runs import make_core, make_request
+from testkit.fake_runner import FakeRunner
+from testkit.watcher import Watcher
+
+
+def ready(name):
+    return ReadyEvent(name, "cpu", "float32", 1_024, 0.0)
+
+
+def request_of(model, name, prompt, **options):
+    from dataclasses import replace
+
+    return replace(make_request(name, prompt, **options), model=model)
+
+
+@pytest.fixture
+def watcher():
+    return Watcher()
+
+
+@pytest.fixture
+def engine(watcher):
+    engine = Engine(lambda on_load: (make_core(), ready("first")))
+    engine.add_listener(watcher)
+    engine.start()
+    yield engine
+    engine.close()
+
+
+def test_each_model_has_its_own_pool_and_shares_nothing(engine, watcher):
+    engine.load("second", lambda on_load: (make_core(), ready("second")))
+    prompt = list(range(40))
+    for model, name in (("first", "a"), ("second", "b"), ("", "c")):
+        engine.submit(request_of(model, name, prompt))
+        watcher.end_of(name)
+    cached = {name: watcher.ends(name)[0].usage.cached_tokens for name in "abc"}
+    assert cached == {"a": 0, "b": 0, "c": 32}
+    assert engine.snapshot("second").cached_blocks > 0
+
+
+def test_models_step_in_turn(engine, watcher):
+    order = []
+    both_wait = threading.Event()
+
+    def runner(name):
+        def before_run(plan):
+            assert both_wait.wait(20)
+            order.append(name)
+
+        return FakeRunner(64, before_run=before_run)
+
+    for name in ("second", "third"):
+        core = make_core(runner=runner(name))
+        engine.load(name, lambda on_load, core=core, name=name: (core, ready(name)))
+        engine.submit(request_of(name, name, [1, 2], max_tokens=10))
+    both_wait.set()
+    for name in ("second", "third"):
+        watcher.end_of(name)
+    assert order[2:18] in (["second", "third"] * 8, ["third", "second"] * 8)
+
+
+def test_answers_stream_while_a_further_model_loads(engine, watcher):
+    def load(on_load):
+        for done in range(30):
+            on_load(LoadEvent("weights", done, 30, "bytes"))
+        return make_core(), ready("second")
+
+    engine.submit(request_of("", "streaming", [1], max_tokens=20))
+    engine.load("second", load)
+    watcher.wait(lambda e: isinstance(e, ReadyEvent) and e.model_name == "second")
+    kinds = [
+        type(e).__name__
+        for e in watcher.events
+        if isinstance(e, (TokenEvent, LoadEvent)) and getattr(e, "model_name", "second")
+    ]
+    first_load, last_load = kinds.index("LoadEvent"), len(kinds) - kinds[::-1].index("LoadEvent")
+    assert "TokenEvent" in kinds[first_load:last_load]
+
+
+def test_a_model_that_cannot_be_loaded_leaves_the_others_alone(engine, watcher):
+    def load(on_load):
+        raise BadModelFile("second.gguf is cut.")
+
+    engine.load("second", load)
+    failed = watcher.wait(lambda e: isinstance(e, LoadFailedEvent))
+    assert (failed.model_name, type(failed.error)) == ("second", BadModelFile)
+    engine.submit(request_of("", "a", [1]))
+    assert watcher.end_of("a").reason is FinishReason.LENGTH
+
+
+def test_an_unloaded_or_unknown_model_refuses_with_what_is_loaded(engine, watcher):
+    engine.load("second", lambda on_load: (make_core(), ready("second")))
+    engine.submit(request_of("second", "a", [1], max_tokens=1_000))
+    watcher.wait(lambda e: isinstance(e, TokenEvent))
+    engine.unload("second")
+    assert isinstance(watcher.end_of("a"), FailEvent)
+    engine.submit(request_of("second", "b", [1]))
+    error = watcher.end_of("b").error
+    assert isinstance(error, ModelNotFound)
+    assert "first" in error.hint
+    assert engine.snapshot("second").total_blocks == 0
+
+
+def test_a_model_that_does_not_fit_is_refused_with_its_numbers():
+    plan = MemoryPlan(weight_bytes=3 * 2**30, kv_bytes=2**30, working_bytes=2**29)
+    plan.check("big", free_bytes=5 * 2**30)
+    with pytest.raises(NoRoom, match=r"4\.50 GiB: 3\.00 GiB .* 1\.00 GiB .* 4\.00 GiB are free"):
+        plan.check("big", free_bytes=4 * 2**30)
+
+
+def test_working_memory_grows_with_the_step():
+    config = DecoderConfig("llama", 1_000, 64, 128, 2, 4, 2, 16, 512, 1e-5, 1e4)
+    small, large = (working_bytes(config, step_tokens=n) for n in (16, 512))
+    assert small < large
+    assert small > 4 * 64 * 1_000
