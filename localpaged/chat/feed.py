@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -16,6 +17,7 @@ from localpaged.engine.events import (
     FailEvent,
     FinishEvent,
     LoadEvent,
+    LoadFailedEvent,
     PrefillEvent,
     ReadyEvent,
     RequestEvent,
@@ -26,6 +28,8 @@ from localpaged.store.rows import TurnStatus
 from localpaged.store.text import storable
 from localpaged.store.writer import StoreWriter
 from localpaged.store.writes import Write
+
+log = logging.getLogger(__name__)
 
 Tell = Callable[[], None]
 
@@ -64,6 +68,9 @@ class EngineFeed:
         for event in events:
             if isinstance(event, (LoadEvent, ReadyEvent, EngineFailedEvent)):
                 self._take_engine(event, told, for_worker)
+            elif isinstance(event, LoadFailedEvent):
+                # A further model, which no chat asked for here.
+                log.warning("%s was not loaded: %s", event.model_name, event.error)
             elif (live := self._live.by_request(event.request_id)) is not None:
                 self._take_request(live, event, told, for_worker)
         # First the text: the worker may tell of the end at once.
