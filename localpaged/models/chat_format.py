@@ -179,13 +179,15 @@ class ChatFormat:
                 ids.append(part.id)
             else:
                 *before, last = part.split(marks[3])
+                is_inside = False
                 for run in before:
                     answer = next(coming)
                     # the space before the answer is the one its first token begins with
                     run = run.removesuffix(" ") if answer.has_first_space else run
-                    ids += (*self._tokenizer.encode(run, is_first=is_first), *answer.ids)
-                    is_first = False
-                ids += self._tokenizer.encode(last, is_first=is_first)
+                    ids += self._tokenizer.encode(run, is_first=is_first, is_inside=is_inside)
+                    ids += answer.ids
+                    is_inside = True
+                ids += self._tokenizer.encode(last, is_first=is_first, is_inside=is_inside)
             is_first = False
         return tuple(ids)
 

@@ -23,20 +23,31 @@ class TextTokenizer:
     def __init__(self, data: TokenizerData) -> None:
         self._data = data
         self._first = Tokenizer.from_str(data.text_tokenizer)
-        self._later = _without_first_space(self._first, data.text_tokenizer)
+        self._later = _without_space(self._first, data.text_tokenizer, in_schemes=("first",))
 
-    def encode(self, text: str, *, is_first: bool = True) -> list[int]:
+    def encode(self, text: str, *, is_first: bool = True, is_inside: bool = False) -> list[int]:
         """Return the ids of `text`; only a conversation's first text may gain a leading space.
 
-        Half characters (lone surrogates), which no model can read, become replacement marks.
+        Tokenizers that put a space before every text between control tokens put none before one
+        that `is_inside` such a text. Half characters (lone surrogates), which no model can read,
+        become replacement marks.
         """
         if not text:
             return []
         if _SURROGATE.search(text):
             text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-        tokenizer = self._first if is_first else self._later
+        tokenizer = self._inner if is_inside else self._first if is_first else self._later
         ids: list[int] = tokenizer.encode(text, add_special_tokens=False).ids
         return ids
+
+    @cached_property
+    def _inner(self) -> Tokenizer:
+        return _without_space(
+            self._later,
+            self._data.text_tokenizer,
+            in_schemes=("first", "always"),
+            without_prepend=True,
+        )
 
     @cached_property
     def token_bytes(self) -> tuple[bytes, ...]:
@@ -68,18 +79,28 @@ class TextTokenizer:
         return {id_: piece for piece, id_ in vocab.items() if id_ not in silent}
 
 
-def _without_first_space(tokenizer: Tokenizer, serialised: str) -> Tokenizer:
+def _without_space(
+    tokenizer: Tokenizer,
+    serialised: str,
+    *,
+    in_schemes: Sequence[str],
+    without_prepend: bool = False,
+) -> Tokenizer:
     """Return a tokenizer over the same model that adds no space before its text.
 
-    Only the `first` scheme needs one: it would take every piece after a control token for the
-    beginning of the text.
+    `tokenizer` itself if it has neither one of the schemes nor, asked for, a step that prepends.
+    The scheme `first` would take every piece after a control token for the beginning of the text.
     """
-    if '"prepend_scheme":"first"' not in serialised.replace(" ", ""):
+    signs = [f'"prepend_scheme":"{scheme}"' for scheme in in_schemes]
+    if without_prepend:
+        signs += ['"type":"Prepend"', '"add_prefix_space":true']
+    compact = serialised.replace(" ", "")
+    if not any(sign in compact for sign in signs):
         return tokenizer
     frame = json.loads(serialised)
     frame["added_tokens"] = []
     frame["model"] = json.loads(models.BPE().__getstate__())
-    frame = _never_prepend(frame)
+    frame = _never_prepend(frame, in_schemes, without_prepend=without_prepend)
     later = Tokenizer.from_str(json.dumps(frame))
     later.model = tokenizer.model
     for added in tokenizer.get_added_tokens_decoder().values():
@@ -87,13 +108,22 @@ def _without_first_space(tokenizer: Tokenizer, serialised: str) -> Tokenizer:
     return later
 
 
-def _never_prepend(part: Any) -> Any:
-    if isinstance(part, dict):
-        part = {key: _never_prepend(value) for key, value in part.items()}
-        if part.get("prepend_scheme") == "first":
-            part["prepend_scheme"] = "never"
+def _never_prepend(part: Any, schemes: Sequence[str], *, without_prepend: bool) -> Any:
+    def go_on(part: Any) -> Any:
+        return _never_prepend(part, schemes, without_prepend=without_prepend)
+
+    if isinstance(part, list):
+        return [kept for item in part if (kept := go_on(item)) is not None or item is None]
+    if not isinstance(part, dict):
         return part
-    return [_never_prepend(item) for item in part] if isinstance(part, list) else part
+    if without_prepend and part.get("type") == "Prepend":
+        return None
+    part = {key: go_on(value) for key, value in part.items()}
+    if part.get("prepend_scheme") in schemes:
+        part["prepend_scheme"] = "never"
+    if without_prepend and part.get("add_prefix_space") is True:
+        part["add_prefix_space"] = False
+    return part
 
 
 def _byte_level_spelling(pieces: Sequence[str]) -> list[bytes]:

@@ -12,6 +12,7 @@ import sentencepiece
 from localpaged.errors import BadModelFile, UnsupportedModel
 from localpaged.models.open_model import open_model
 from localpaged.models.pre_tokenizers import PRE_TOKENIZERS
+from localpaged.prompt import PromptMessage
 from testkit import gguf_files as make
 from testkit.tiny_model import CHAT_TEMPLATE, build_tokenizer
 
@@ -259,3 +260,34 @@ def test_the_default_models_ids_are_the_original_tokenizers(default_chat: Any, t
 
     assert list(chat.encode(text)) == reference(text)["input_ids"]
     assert chat.decode(chat.encode(text)) == text
+
+
+LLAMA2_TEMPLATE = (
+    "{% for m in messages %}{% if m.role == 'user' %}"
+    "{{ bos_token + '[INST] ' + m.content + ' [/INST]' }}"
+    "{% else %}{{ ' ' + m.content + ' ' + eos_token }}{% endif %}{% endfor %}"
+)
+
+
+@pytest.mark.parametrize("template", [LLAMA2_TEMPLATE, CHAT_TEMPLATE], ids=["llama2", "chatml"])
+def test_the_space_before_an_answers_first_word_is_written_once(tmp_path: Path, template: str):
+    reference = train_sentencepiece()
+    chat = with_tokenizer(
+        tmp_path, partial(add_sentencepiece, reference=reference, chat_template=template)
+    )
+    ids = tuple(reference.encode("it is par") + reference.encode("is")[-1:])
+    text = chat.decode(ids)
+    assert chat.token_bytes[ids[0]].startswith(b" ")
+    assert not text.startswith(" ")
+    question = [PromptMessage("user", "what?")]
+    answer = PromptMessage("assistant", text, ids)
+
+    first = chat.render(question)
+    second = chat.render([*question, answer, PromptMessage("user", "more")])
+
+    assert second[: len(first) + len(ids)] == (*first, *ids)
+    assert chat.render([*question, answer], continue_last=True) == (*first, *ids)
+    plain = chat.render(
+        [*question, PromptMessage("assistant", text), PromptMessage("user", "more")]
+    )
+    assert chat.spell(second).replace("\n it", "\nit") == chat.spell(plain)

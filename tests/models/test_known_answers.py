@@ -74,7 +74,9 @@ def check_next_turn(chat: ChatFormat, text: str, ids: Sequence[int]) -> None:
     assert chat.spell(chat.render(third)) == chat.spell(chat.render(plain))
 
 
-@pytest.mark.parametrize("text", ["the capital of france is paris.", "the Grüße 👩\u200d👧\n\n", " the "])
+@pytest.mark.parametrize(
+    "text", ["the capital of france is paris.", "the Grüße 👩\u200d👧\n\n", " the "]
+)
 def test_the_next_prompt_begins_with_the_ids_of_the_answer(chat: ChatFormat, text: str):
     ids = spelled_by_bytes(chat, text)
     assert ids != chat.encode(text)
