@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 from localpaged.errors import ModelError
 
@@ -68,10 +69,11 @@ def find_kept(
     """
     plain = render(contents)
 
-    def marked(group: Sequence[int]) -> str:
+    @cache
+    def marked(group: tuple[int, ...]) -> str:
         return render([mark + rests[i] if i in group else text for i, text in enumerate(contents)])
 
-    def is_kept(group: Sequence[int]) -> bool:
+    def is_kept(group: tuple[int, ...]) -> bool:
         try:
             pieces = marked(group).split(mark)
         except ModelError:  # the template wants to see the text itself
@@ -83,13 +85,13 @@ def find_kept(
             text + piece for text, piece in zip(known, pieces[1:], strict=True)
         )
 
-    def kept_of(group: Sequence[int]) -> Sequence[int]:
+    def kept_of(group: tuple[int, ...]) -> tuple[int, ...]:
         if not group or is_kept(group):
             return group
         half = len(group) // 2
         return (*kept_of(group[:half]), *kept_of(group[half:])) if half else ()
 
-    kept = tuple(kept_of([i for i in sorted(answers) if contents[i] in plain]))
+    kept = kept_of(tuple(i for i in sorted(answers) if contents[i] in plain))
     if not kept or not is_kept(kept):
         return plain, ()
     return marked(kept), kept

@@ -62,7 +62,9 @@ def test_a_chain_with_a_missing_link_is_not_known():
 
 @settings(deadline=None, max_examples=5)
 @given(is_flushed=st.booleans())
-def test_the_latest_of_a_chat_is_found_saved_or_not(tmp_path_factory, is_flushed: bool):
+def test_the_latest_of_a_chat_is_found_saved_or_not(
+    tmp_path_factory: pytest.TempPathFactory, is_flushed: bool
+):
     store = Store.open(tmp_path_factory.mktemp("store") / "chats.db")
     make_chat(store, texts=["q", "a"])
     fork = store.fork("chat", at_hash=store.chat("chat").tip_hash or "")
