@@ -39,6 +39,9 @@ def engine_options(command: F) -> F:
     for option in (
         click.option("--threads", type=click.IntRange(1, 1024), help="Cores that compute."),
         click.option("--kv-memory", type=ByteSize(), help="Limit of KV memory, such as 512M."),
+        click.option(
+            "--host-memory", type=ByteSize(), help="Memory for KV that does not fit, such as 4G."
+        ),
         click.option("--kv-dtype", type=click.Choice(KV_DTYPES), help="Numbers of KV memory."),
         click.option("--context", type=click.IntRange(1), help="Tokens a chat may have."),
         click.option("--dtype", type=click.Choice(DTYPES), help="Numbers to compute with."),
@@ -63,5 +66,6 @@ def settings_from(options: Mapping[str, Any]) -> Settings:
         kv_dtype=options["kv_dtype"] or "auto",
         context_tokens=options["context"],
         kv_memory_bytes=options["kv_memory"],
+        host_memory_bytes=options["host_memory"] or 0,
         threads=options["threads"],
     )

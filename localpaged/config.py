@@ -18,7 +18,7 @@ class Settings:
 
     `kv_dtype` is what K and V are kept in; "auto" is what is computed in.
     `context_tokens` bounds prompt and answer together; `kv_memory_bytes` the KV pool;
-    `threads` is how many cores torch may use.
+    `host_memory_bytes` keep KV that the pool gives up. `threads` is how many cores torch may use.
     """
 
     model: str
@@ -26,6 +26,7 @@ class Settings:
     kv_dtype: str = "auto"
     context_tokens: int | None = None
     kv_memory_bytes: int | None = None
+    host_memory_bytes: int = 0
     threads: int | None = None
 
     def __post_init__(self) -> None:

@@ -87,6 +87,7 @@ def load_core(
         num_blocks=engine_config.num_blocks,
         block_size=engine_config.block_size,
         dtype=formats.kv,
+        host_blocks=engine_config.host_blocks,
     )
     runner = ModelRunner(
         NativeDecoder(opened.config, state), kv, padding_ids=opened.chat.padding_ids
@@ -182,6 +183,7 @@ def size_pool(config: DecoderConfig, settings: Settings, *, block_bytes: int) ->
         context_length=min(context, num_blocks * BLOCK_SIZE_TOKENS),
         initial_blocks=min(_num_blocks(context), num_blocks),
         slab_blocks=-(-_num_blocks(context) // SLABS_PER_CHAT),
+        host_blocks=settings.host_memory_bytes // block_bytes,
     )
 
 

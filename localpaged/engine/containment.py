@@ -22,19 +22,27 @@ def run_contained(runner: Runner, plan: StepPlan) -> StepResult:
     """Run `plan`; when that fails, run its rows one by one and mark the ones that fail.
 
     Running a row again is harmless: it writes the same KV into the same slots, and the sources of
-    block copies are not written by anybody's slots that the copy needs.
+    block copies are not written by anybody's slots that the copy needs. What was to go to host
+    memory is not: the failed run may have written over it, so it is given up.
     """
     try:
         return runner.run(plan)
     except Exception:  # whatever breaks a step must not take the engine down
         log.exception("a step of %d rows and %d tokens failed", len(plan.rows), plan.num_tokens)
-    return StepResult(tuple(_run_alone(runner, row, plan) for row in plan.rows))
+    rows = tuple(_run_alone(runner, row, plan) for row in plan.rows)
+    return StepResult(rows, has_swapped_out=not plan.swap_outs)
 
 
 def _run_alone(runner: Runner, row: PlannedRow, plan: StepPlan) -> RowResult | None:
-    own = tuple(copy for copy in plan.copies if copy.target in row.block_table)
+    own = replace(
+        plan,
+        rows=(row,),
+        copies=tuple(copy for copy in plan.copies if copy.target in row.block_table),
+        swap_outs=(),
+        swap_ins=tuple(move for move in plan.swap_ins if move.block in row.block_table),
+    )
     try:
-        return runner.run(replace(plan, rows=(row,), copies=own)).rows[0]
+        return runner.run(own).rows[0]
     except Exception as error:
         log.exception("request %s failed alone", row.request_id)
         message = str(error).splitlines()[0] if str(error) else type(error).__name__

@@ -144,7 +144,7 @@ class EngineCore:
         started_s = self._clock()
         result = run_contained(self._runner, plan)
         now_s = self._clock()
-        self.scheduler.learn(plan, seconds=now_s - started_s)
+        self.scheduler.learn(plan, seconds=now_s - started_s, swap_s=result.swap_s)
         return self._commit(plan, result, now_s)
 
     def snapshot(self) -> EngineSnapshot:

@@ -6,10 +6,12 @@ from collections import Counter
 from collections.abc import Iterable
 
 from localpaged.engine.block_pool import BlockPool
+from localpaged.engine.host_tier import HostTier
 from localpaged.engine.pins import Pin, Pins
-from localpaged.engine.prefix_tree import PartialMatch, PrefixTree
+from localpaged.engine.prefix_tree import BlockKey, PartialMatch, PrefixTree
 from localpaged.engine.sequence import Sequence
-from localpaged.engine.step_plan import BlockCopy
+from localpaged.engine.step_plan import BlockCopy, BlockMove
+from localpaged.engine.swap_pace import SwapPace
 from localpaged.errors import NoRoom
 
 
@@ -20,7 +22,8 @@ class KVManager:
     anything cached is given up. Invariants (see `check`): the count of a block is the number of
     block tables and pins with it plus pending copies from it; a block that will be written is in
     one block table and not in the tree; who holds a block of the tree holds everything above it,
-    so eviction never breaks a prefix.
+    so eviction never breaks a prefix. A block that comes back from host memory is written by the
+    next step like any other, and published only after it.
     """
 
     def __init__(
@@ -30,6 +33,8 @@ class KVManager:
         block_size: int,
         initial_blocks: int | None = None,
         slab_blocks: int | None = None,
+        host_blocks: int = 0,
+        swap_pace: SwapPace | None = None,
     ) -> None:
         self.block_size = block_size
         self.max_blocks = num_blocks
@@ -37,8 +42,11 @@ class KVManager:
         self.pool = BlockPool(min(initial_blocks or num_blocks, num_blocks))
         self.tree = PrefixTree()
         self.pins = Pins()
+        self.host = HostTier(host_blocks)
+        self._swap_pace = swap_pace
         self.num_copies = 0
         self.num_evicted = 0
+        self.num_swapped_in = 0
 
     @property
     def num_available(self) -> int:
@@ -81,11 +89,14 @@ class KVManager:
         usable = sequence.tokens[: sequence.num_reusable]
         keys = sequence.keys(len(usable))
         match = self.tree.match(keys, usable[len(keys) * self.block_size :])
+        slots = self._host_slots(keys, len(match.blocks))
         # A partial match holds one block more than it saves; try without it before giving up.
-        for partial in (match.partial, None) if match.partial else (None,):
+        for partial in (match.partial, None) if match.partial and not slots else (None,):
             self._hold(sequence, match.blocks, partial)
             missing = -(-len(sequence.tokens) // self.block_size) - len(sequence.block_table)
             is_room = missing + reserved_blocks <= self.num_available
+            if is_room:
+                self._fetch(sequence, slots)
             if is_room and self.extend(sequence, num_tokens=min(num_tokens, sequence.num_todo)):
                 return True
             self.release(sequence)
@@ -97,6 +108,7 @@ class KVManager:
         missing = needed - len(sequence.block_table)
         if missing > self.num_available:
             return False
+        self._make_room(missing)
         for _ in range(missing):
             sequence.block_table.append(self._acquire())
         return True
@@ -131,6 +143,8 @@ class KVManager:
         sequence.num_computed += num_tokens
         self.num_copies += sequence.pending_copy is not None
         self._settle_copy(sequence)
+        self.num_swapped_in += len(sequence.swap_ins)
+        self._settle_swap_ins(sequence)
         num_full = sequence.num_computed // self.block_size
         if num_full == sequence.num_published:
             return
@@ -160,6 +174,7 @@ class KVManager:
     def release(self, sequence: Sequence) -> None:
         """Give back every block; the published ones stay cached. Twice does no harm."""
         self._settle_copy(sequence)
+        self._settle_swap_ins(sequence)
         # Tails first, so that the free list hands the blocks out in table order again.
         for block in reversed(sequence.block_table):
             self.pool.release(block)
@@ -172,6 +187,7 @@ class KVManager:
         live = list(sequences)
         users = [block for sequence in live for block in sequence.block_table]
         copied = [s.pending_copy.source for s in live if s.pending_copy is not None]
+        self.host.check(Counter(move.slot for s in live for move in s.swap_ins))
         self.tree.check()
         self.pool.check([*users, *copied, *self.pins.users()], self.tree.blocks())
         tables = Counter(users)
@@ -198,6 +214,26 @@ class KVManager:
             self.pool.release(sequence.pending_copy.source)
             sequence.pending_copy = None
 
+    def _settle_swap_ins(self, sequence: Sequence) -> None:
+        self.host.unlock(move.slot for move in sequence.swap_ins)
+        sequence.swap_ins.clear()
+
+    def _host_slots(self, keys: list[BlockKey], start: int) -> list[int]:
+        """Return where host memory goes on after `start` blocks, if it is worth fetching."""
+        slots = self.host.match(keys, start)
+        if slots and self._swap_pace is not None and not self._swap_pace.should_fetch():
+            return []
+        return slots
+
+    def _fetch(self, sequence: Sequence, slots: list[int]) -> None:
+        """Have the next step bring blocks back from host memory, for which there is room."""
+        # Locked first: making room may need slots of host memory, too.
+        self.host.lock(slots)
+        self._make_room(len(slots))
+        sequence.swap_ins = [BlockMove(self._acquire(), slot) for slot in slots]
+        sequence.block_table += [move.block for move in sequence.swap_ins]
+        sequence.num_computed += len(slots) * self.block_size
+
     def _hold(
         self, sequence: Sequence, blocks: tuple[int, ...], partial: PartialMatch | None
     ) -> None:
@@ -218,14 +254,21 @@ class KVManager:
         sequence.num_computed += partial.num_tokens
 
     def _acquire(self) -> int:
+        self._make_room(1)
         block = self.pool.acquire()
-        if block is None and self.pool.num_blocks < self.max_blocks:
-            self.pool.grow(min(self.slab_blocks, self.max_blocks - self.pool.num_blocks))
-            block = self.pool.acquire()
-        if block is None:
-            for evicted in self.tree.evict(1, lambda b: self.pool.refs(b) == 0):
-                self.pool.leave_tree(evicted)
-                self.num_evicted += 1
-            block = self.pool.acquire()
         assert block is not None, "free and cached blocks were counted wrongly"
         return block
+
+    def _make_room(self, count: int) -> None:
+        """Have `count` free blocks, as far as there are so many: grow, then evict."""
+        while self.pool.num_free < count and self.pool.num_blocks < self.max_blocks:
+            self.pool.grow(min(self.slab_blocks, self.max_blocks - self.pool.num_blocks))
+        missing = count - self.pool.num_free
+        if missing <= 0:
+            return
+        is_kept = self._swap_pace is not None and self._swap_pace.should_keep()
+        for evicted in self.tree.evict(
+            missing, lambda b: self.pool.refs(b) == 0, self.host.store if is_kept else None
+        ):
+            self.pool.leave_tree(evicted)
+            self.num_evicted += 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import repeat
 
@@ -10,7 +11,7 @@ import torch
 
 from localpaged.decoder_config import DecoderConfig
 from localpaged.engine.block_pool import NUM_RESERVED_BLOCKS, READ_PAD_BLOCK
-from localpaged.engine.step_plan import BlockCopy
+from localpaged.engine.step_plan import BlockCopy, BlockMove
 from localpaged_kernels import copy_blocks
 
 SCALE_DTYPE = torch.float32
@@ -33,14 +34,22 @@ class KVStorage:
     Every element is finite from the start, so masked reads of unwritten slots are harmless.
     `num_blocks` usable blocks may be addressed; more after `grow`. On the CPU it can be made with
     all the blocks a pool may grow to: what was never written takes addresses, not memory.
+    Beside the pool, `host_blocks` slots keep blocks that it gave up.
     """
 
     def __init__(
-        self, config: DecoderConfig, *, num_blocks: int, block_size: int, dtype: torch.dtype
+        self,
+        config: DecoderConfig,
+        *,
+        num_blocks: int,
+        block_size: int,
+        dtype: torch.dtype,
+        host_blocks: int = 0,
     ) -> None:
         self.block_size = block_size
         self.num_blocks = num_blocks
         self._parts = _make_parts(config, num_blocks + NUM_RESERVED_BLOCKS, block_size, dtype)
+        self._host_parts = _make_parts(config, host_blocks, block_size, dtype)
         self.layers = _layers_of(self._parts)
 
     def grow(self, num_blocks: int) -> None:
@@ -58,6 +67,22 @@ class KVStorage:
             targets = torch.tensor([copy.target for copy in copies])
             for part in self._parts:
                 copy_blocks(part, sources, targets)
+
+    def swap_out(self, moves: Sequence[BlockMove]) -> None:
+        """Copy blocks of the pool into slots of host memory, all in one go."""
+        if moves:
+            blocks = torch.tensor([move.block for move in moves])
+            slots = torch.tensor([move.slot for move in moves])
+            for part, host in zip(self._parts, self._host_parts, strict=True):
+                host.index_copy_(1, slots, part.index_select(1, blocks))
+
+    def swap_in(self, moves: Sequence[BlockMove]) -> None:
+        """Copy slots of host memory into blocks of the pool, all in one go."""
+        if moves:
+            blocks = torch.tensor([move.block for move in moves])
+            slots = torch.tensor([move.slot for move in moves])
+            for part, host in zip(self._parts, self._host_parts, strict=True):
+                part.index_copy_(1, blocks, host.index_select(1, slots))
 
     def poison(self, value: float = 1e4) -> None:
         """Fill everything but the read padding with a finite, loud value; for tests."""
@@ -102,4 +127,6 @@ def _lazily_zeroed(shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
     torch.zeros would write, and so take, the whole pool at once.
     """
     num_bytes = int(np.prod(shape)) * dtype.itemsize
+    if not num_bytes:
+        return torch.zeros(shape, dtype=dtype)
     return torch.from_numpy(np.zeros(num_bytes, dtype=np.uint8)).view(dtype).view(shape)

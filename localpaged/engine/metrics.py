@@ -67,6 +67,8 @@ def take_snapshot(
         free_blocks=pool.num_free,
         max_blocks=kv.max_blocks,
         pinned_blocks=kv.pins.num_blocks,
+        host_total_blocks=kv.host.num_slots,
+        host_used_blocks=kv.host.num_used,
         sequences=tuple(running + waiting),
         steps=metrics.steps,
         prompt_tokens=metrics.prompt_tokens,
@@ -75,6 +77,7 @@ def take_snapshot(
         generated_tokens=metrics.generated_tokens,
         block_copies=kv.num_copies,
         evicted_blocks=kv.num_evicted,
+        swapped_in_blocks=kv.num_swapped_in,
         preemptions=scheduler.num_preemptions,
         decode_tokens_per_s=metrics.tokens_per_s(now_s),
     )

@@ -20,6 +20,11 @@ class Pace:
         self._decode_s: float | None = None
         self._token_s: float | None = None
 
+    @property
+    def token_s(self) -> float | None:
+        """Seconds that one prompt token takes; None before the first was read."""
+        return self._token_s
+
     def prompt_tokens(self) -> int:
         """Return the prompt tokens that fit into a step beside decodes."""
         if self._decode_s is None or self._token_s is None:
@@ -30,13 +35,14 @@ class Pace:
     def learn(self, *, num_decodes: int, num_prompt_tokens: int, seconds: float) -> None:
         """Take the measured length of a step into account."""
         if num_prompt_tokens == 0:
-            self._decode_s = _blend(self._decode_s, seconds)
+            self._decode_s = blend(self._decode_s, seconds)
         elif num_decodes == 0:
-            self._token_s = _blend(self._token_s, seconds / num_prompt_tokens)
+            self._token_s = blend(self._token_s, seconds / num_prompt_tokens)
         elif self._decode_s is not None:
             extra_s = max(0.0, seconds - self._decode_s)
-            self._token_s = _blend(self._token_s, extra_s / num_prompt_tokens)
+            self._token_s = blend(self._token_s, extra_s / num_prompt_tokens)
 
 
-def _blend(old: float | None, new: float) -> float:
+def blend(old: float | None, new: float) -> float:
+    """Return the running average with one more measurement."""
     return new if old is None else (1 - SMOOTHING) * old + SMOOTHING * new

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -36,7 +37,11 @@ class ModelRunner:
     def _run(self, plan: StepPlan) -> StepResult:
         if plan.pool_blocks is not None:
             self._kv.grow(plan.pool_blocks)
-        # Copies first: their sources may be written, their targets are written by this step.
+        # In this order: each reads what the next ones, and at last the rows, may write.
+        started_s = time.perf_counter()
+        self._kv.swap_out(plan.swap_outs)
+        self._kv.swap_in(plan.swap_ins)
+        swap_s = time.perf_counter() - started_s
         self._kv.apply(plan.copies)
         batch = build_batch(plan, block_size=self._kv.block_size)
         hidden = self._model.forward(batch, self._kv)
@@ -54,7 +59,7 @@ class ModelRunner:
                 own = hidden[first : first + len(row.token_ids)]
                 results[i] = self._score(own, row.prompt_scores, results[i] or RowResult())
             first += len(row.token_ids)
-        return StepResult(tuple(results))
+        return StepResult(tuple(results), swap_s=swap_s)
 
     def _score(self, hidden: torch.Tensor, scores: PromptScores, result: RowResult) -> RowResult:
         """Add the prompt's log probabilities to a row's result."""

@@ -23,6 +23,7 @@ from localpaged.engine.step_plan import (
     StepPlan,
     StepResult,
 )
+from localpaged.engine.swap_pace import SwapPace
 
 FOREGROUND_WEIGHT = 4
 
@@ -37,19 +38,22 @@ class Scheduler:
     def __init__(self, config: EngineConfig) -> None:
         assert config.context_length <= config.num_blocks * config.block_size
         self.config = config
-        self.kv = KVManager(
-            config.num_blocks,
-            block_size=config.block_size,
-            initial_blocks=config.initial_blocks,
-            slab_blocks=config.slab_blocks,
-        )
-        self.waiting: list[Sequence] = []
-        self.running: list[Sequence] = []
         self.pace = Pace(
             stretch=config.stream_stretch,
             smallest_tokens=config.block_size,
             largest_tokens=config.step_tokens,
         )
+        self.swap_pace = SwapPace(config.host_use, self.pace, block_size=config.block_size)
+        self.kv = KVManager(
+            config.num_blocks,
+            block_size=config.block_size,
+            initial_blocks=config.initial_blocks,
+            slab_blocks=config.slab_blocks,
+            host_blocks=config.host_blocks,
+            swap_pace=self.swap_pace,
+        )
+        self.waiting: list[Sequence] = []
+        self.running: list[Sequence] = []
         self.num_preemptions = 0
         self.foreground_chat: ChatKey = ""
         self._fair_share = FairShare()
@@ -115,15 +119,18 @@ class Scheduler:
             return self._plan_without_paused()
         ordered = sorted(rows.values(), key=lambda row: len(row.token_ids) > 1)
         by_id = {s.id: s for s in self.running}
-        copies = [by_id[row.sequence_id].pending_copy for row in ordered]
+        planned = [by_id[row.sequence_id] for row in ordered]
         return StepPlan(
             tuple(ordered),
-            tuple(c for c in copies if c is not None),
+            tuple(s.pending_copy for s in planned if s.pending_copy is not None),
             pool_blocks=self.kv.pool.num_blocks,
+            swap_outs=self.kv.host.take_moves(),
+            swap_ins=tuple(move for s in planned for move in s.swap_ins),
         )
 
     def advance(self, plan: StepPlan, result: StepResult) -> list[Sequence]:
         """Take over which rows were computed; return the sequences of all rows."""
+        self.kv.host.confirm(plan.swap_outs, has_moved=result.has_swapped_out)
         by_id = {s.id: s for s in self.running}
         planned = [by_id[row.sequence_id] for row in plan.rows]
         for sequence, row, row_result in zip(planned, plan.rows, result.rows, strict=True):
@@ -133,13 +140,15 @@ class Scheduler:
                     sequence.num_scored += len(row.prompt_scores.next_ids)
         return planned
 
-    def learn(self, plan: StepPlan, *, seconds: float) -> None:
-        """Take into account how long a plan took."""
+    def learn(self, plan: StepPlan, *, seconds: float, swap_s: float = 0.0) -> None:
+        """Take into account how long a plan took, `swap_s` of it for moves to and from the host."""
+        num_moves = len(plan.swap_outs) + len(plan.swap_ins)
+        self.swap_pace.learn(num_blocks=num_moves, seconds=swap_s)
         num_decodes = sum(len(row.token_ids) == 1 for row in plan.rows)
         self.pace.learn(
             num_decodes=num_decodes,
             num_prompt_tokens=plan.num_tokens - num_decodes,
-            seconds=seconds,
+            seconds=seconds - swap_s,
         )
 
     def finish(self, sequence: Sequence) -> None:
@@ -276,7 +285,7 @@ class Scheduler:
         return (background or self.running)[-1]
 
     def _preempt(self, sequence: Sequence) -> None:
-        """Take the blocks away; what was published is usually found again on readmission."""
+        """Take the blocks away; what was published is found again, here or in host memory."""
         self.kv.release(sequence)
         self.running.remove(sequence)
         sequence.transition(Status.WAITING)

@@ -7,7 +7,7 @@ from enum import StrEnum
 from localpaged.engine.grammar import Matcher
 from localpaged.engine.params import Request
 from localpaged.engine.prefix_tree import BlockKey
-from localpaged.engine.step_plan import BlockCopy, SequenceId
+from localpaged.engine.step_plan import BlockCopy, BlockMove, SequenceId
 
 
 class Status(StrEnum):
@@ -63,6 +63,7 @@ class Sequence:
         self.num_cached_at_start: int | None = None
         self.block_table: list[int] = []
         self.pending_copy: BlockCopy | None = None
+        self.swap_ins: list[BlockMove] = []
         self.is_paused = False
         self.status = Status.WAITING
         self._block_size = block_size
@@ -136,4 +137,4 @@ class Sequence:
             assert len(self.block_table) == -(-self.num_computed // size)
         else:
             assert not self.block_table
-            assert self.pending_copy is None
+            assert self.pending_copy is None and not self.swap_ins

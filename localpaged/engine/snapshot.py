@@ -26,7 +26,7 @@ class EngineSnapshot:
     """Blocks by class and totals since start. `held` are in use, `cached` can be evicted.
 
     held_blocks + cached_blocks + free_blocks == total_blocks, which may grow to max_blocks.
-    Pinned blocks are held.
+    Pinned blocks are held. `host_` counts blocks of host memory.
     """
 
     model_name: str = ""
@@ -39,6 +39,8 @@ class EngineSnapshot:
     free_blocks: int = 0
     max_blocks: int = 0
     pinned_blocks: int = 0
+    host_total_blocks: int = 0
+    host_used_blocks: int = 0
     sequences: tuple[SequenceView, ...] = ()
     steps: int = 0
     prompt_tokens: int = 0
@@ -47,5 +49,6 @@ class EngineSnapshot:
     generated_tokens: int = 0
     block_copies: int = 0
     evicted_blocks: int = 0
+    swapped_in_blocks: int = 0
     preemptions: int = 0
     decode_tokens_per_s: float = 0.0

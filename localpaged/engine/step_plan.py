@@ -20,6 +20,14 @@ class BlockCopy:
 
 
 @dataclass(frozen=True, slots=True)
+class BlockMove:
+    """Copy the KV of one block, all layers, between the pool and a slot of host memory."""
+
+    block: int
+    slot: int
+
+
+@dataclass(frozen=True, slots=True)
 class Draw:
     """One token to draw: number `index` of the answer of `branch`, whose noise `seed` decides."""
 
@@ -90,12 +98,16 @@ class PlannedRow:
 class StepPlan:
     """A mixed batch: rows of one token first (decodes), then prefill chunks.
 
-    `pool_blocks` is how many blocks the pool has by now, where it may have grown.
+    `pool_blocks` is how many blocks the pool has by now, where it may have grown. What moves moves
+    in this order: `swap_outs` read blocks that anything below may write; `swap_ins` write blocks
+    of one row each from slots that no `swap_out` of the step writes; then `copies`, then the rows.
     """
 
     rows: tuple[PlannedRow, ...]
     copies: tuple[BlockCopy, ...]
     pool_blocks: int | None = None
+    swap_outs: tuple[BlockMove, ...] = ()
+    swap_ins: tuple[BlockMove, ...] = ()
 
     @property
     def num_tokens(self) -> int:
@@ -129,6 +141,12 @@ class RowResult:
 
 @dataclass(frozen=True, slots=True)
 class StepResult:
-    """One entry for every row of the plan; None for rows of which nothing is asked."""
+    """One entry for every row of the plan; None for rows of which nothing is asked.
+
+    `swap_s` is the time that moves took. Without `has_swapped_out` nobody knows whether the blocks
+    of `swap_outs` reached host memory before they were written.
+    """
 
     rows: tuple[RowResult | None, ...]
+    swap_s: float = 0.0
+    has_swapped_out: bool = True

@@ -92,11 +92,14 @@ def test_with_chunked_prefill(case, step_tokens):
     case.assert_equal(run(core, case.requests()))
 
 
-def test_with_preemption_and_eviction(case):
-    core = case.core(num_blocks=40, step_tokens=64)
+@pytest.mark.parametrize("host_use", ["never", "always"], ids=["recomputed", "swapped"])
+def test_with_preemption_and_eviction(case, host_use):
+    core = case.core(num_blocks=40, step_tokens=64, host_blocks=64, host_use=host_use)
     case.assert_equal(run(core, case.requests()))
+    case.assert_equal(run(core, case.requests("again ")), "again ")
     assert core.snapshot().preemptions > 0
     assert core.snapshot().evicted_blocks > 0
+    assert (core.snapshot().swapped_in_blocks > 0) == (host_use == "always")
 
 
 @pytest.mark.parametrize("chunk", [16, 24, 48, 512])

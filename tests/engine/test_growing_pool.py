@@ -71,7 +71,7 @@ def test_answers_do_not_change_while_the_pool_grows(tmp_path):
         assert outcomes[name].token_ids == outcome.token_ids
 
 
-def size(config, *, block_bytes=1_000, **settings):
+def size(config, *, block_bytes=2**20, **settings):
     return size_pool(config, Settings(model="m", **settings), block_bytes=block_bytes)
 
 
@@ -81,9 +81,9 @@ def test_the_pool_is_sized_by_need_and_limited_by_what_was_given(tmp_path):
     assert by_need == EngineConfig(
         num_blocks=FULL_CHATS * 32, context_length=512, initial_blocks=32, slab_blocks=8
     )
-    given = size(decoder.config, kv_memory_bytes=1_000_000)
+    given = size(decoder.config, kv_memory_bytes=1_000 * 2**20)
     assert (given.num_blocks, given.initial_blocks) == (1_000, 32)
-    tight = size(decoder.config, kv_memory_bytes=10_000)
+    tight = size(decoder.config, kv_memory_bytes=10 * 2**20)
     assert (tight.num_blocks, tight.initial_blocks, tight.context_length) == (10, 10, 160)
     with pytest.raises(NoRoom, match="512 tokens needs"):
-        size(decoder.config, kv_memory_bytes=10_000, context_tokens=512)
+        size(decoder.config, kv_memory_bytes=10 * 2**20, context_tokens=512)

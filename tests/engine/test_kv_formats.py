@@ -66,15 +66,25 @@ def test_answers_do_not_depend_on_what_else_is_in_the_pool(tmp_path, kv_dtype):
     decoder, _ = load_decoder(save_tiny_model(tmp_path / "llama", "llama"))
     generator = torch.Generator().manual_seed(3)
     requests = [
-        make_request(str(n), torch.randint(3, 300, (n,), generator=generator).tolist())
-        for n in (5, 16, 33, 70)
+        make_request(
+            str(n), torch.randint(3, 300, (n,), generator=generator).tolist(), max_tokens=24
+        )
+        for n in (5, 16, 33, 70, 90)
     ]
     alone = {}
     for request in requests:
         alone |= run(make_decoder_core(decoder, kv_dtype=kv_dtype), [request])
-    core = make_decoder_core(decoder, kv_dtype=kv_dtype, num_blocks=10, step_tokens=24)
+    core = make_decoder_core(
+        decoder,
+        kv_dtype=kv_dtype,
+        num_blocks=10,
+        step_tokens=24,
+        host_blocks=20,
+        host_use="always",
+    )
     together = run(core, requests)
     again = run(core, requests)
+    assert core.snapshot().swapped_in_blocks > 0
     for request in requests:
         assert together[request.id].token_ids == alone[request.id].token_ids
         assert again[request.id].token_ids == alone[request.id].token_ids

@@ -33,7 +33,13 @@ def make_decoder_core(
     **config: Any,
 ) -> EngineCore:
     """Return a core whose KV memory starts out loud: stale reads show in the tokens."""
-    kv = KVStorage(decoder.config, num_blocks=num_blocks, block_size=16, dtype=kv_dtype)
+    kv = KVStorage(
+        decoder.config,
+        num_blocks=num_blocks,
+        block_size=16,
+        dtype=kv_dtype,
+        host_blocks=config.get("host_blocks", 0),
+    )
     kv.poison()
     return EngineCore(
         EngineConfig(

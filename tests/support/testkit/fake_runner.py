@@ -42,7 +42,7 @@ def expected_answer(prompt: Sequence[int], num_tokens: int, branch: int = 0) -> 
 
 
 class FakeRunner:
-    """Computes plans over a list of slots. `before_run` may raise to fail a step."""
+    """Computes plans over a list of slots. `before_run`, `after_run` may raise to fail a step."""
 
     def __init__(
         self,
@@ -50,12 +50,15 @@ class FakeRunner:
         *,
         block_size: int = 16,
         before_run: Callable[[StepPlan], None] = lambda plan: None,
+        after_run: Callable[[StepPlan], None] = lambda plan: None,
         sample: Callable[[str, Sequence[int]], RowResult] | None = None,
         candidates: Callable[[Sequence[int], int], tuple[Candidate, ...]] | None = None,
     ) -> None:
         self._block_size = block_size
         self._slots = [UNWRITTEN] * ((num_blocks + NUM_RESERVED_BLOCKS) * block_size)
+        self._host: dict[int, list[int]] = {}
         self._before_run = before_run
+        self._after_run = after_run
         self._sample = sample
         self._candidates = candidates or next_candidates
         self.plans: list[StepPlan] = []
@@ -69,6 +72,7 @@ class FakeRunner:
         self._before_run(plan)
         self.plans.append(plan)
         size = self._block_size
+        self._swap(plan)
         blocks = [self._slots[c.source * size : (c.source + 1) * size] for c in plan.copies]
         for copy, block in zip(plan.copies, blocks, strict=True):
             self._slots[copy.target * size : (copy.target + 1) * size] = block
@@ -80,6 +84,7 @@ class FakeRunner:
                 assert slot not in written, "two rows write one slot"
                 written.add(slot)
                 self._slots[slot] = token_id
+        self._after_run(plan)
         results = [
             self._decide(row, self._gather(row.block_table, row.end)) if row.needs_logits else None
             for row in plan.rows
@@ -92,6 +97,16 @@ class FakeRunner:
         if self._sample is not None:
             return self._sample(row.request_id, history)
         return RowResult(tuple(next_token(history, draw.branch) for draw in row.draws))
+
+    def _swap(self, plan: StepPlan) -> None:
+        size = self._block_size
+        for move in plan.swap_outs:
+            self._host[move.slot] = self._slots[move.block * size : (move.block + 1) * size]
+        blocks = [move.block for move in plan.swap_ins]
+        assert len(blocks) == len(set(blocks)), "two moves into one block"
+        assert not {m.slot for m in plan.swap_ins} & {m.slot for m in plan.swap_outs}
+        for move in plan.swap_ins:
+            self._slots[move.block * size : (move.block + 1) * size] = self._host[move.slot]
 
     def _gather(self, block_table: Sequence[int], num_tokens: int) -> list[int]:
         size = self._block_size
