@@ -6,7 +6,7 @@ from localpaged.engine.events import FinishReason
 from localpaged.engine.params import BeamParams, Request, SamplingParams
 from localpaged.errors import BadParameter
 from testkit.engine_runs import Outcome, collect, drain, make_core, make_request, run
-from testkit.fake_runner import FakeRunner, expected_answer, next_candidates
+from testkit.fake_runner import FakeRunner, expected_answer, expected_beams
 
 PROMPT = list(range(100, 137))
 
@@ -99,19 +99,6 @@ def test_a_failing_row_fails_the_request_with_all_its_branches():
     assert held(core) == 0
 
 
-def exhaustive_beams(prompt, width, num_tokens):
-    """Return the best beams by the plain definition: histories and sums, no blocks."""
-    beams = [([], 0.0)]
-    for _ in range(num_tokens):
-        grown = [
-            ([*answer, c.token_id], score + c.logprob)
-            for answer, score in beams
-            for c in next_candidates([*prompt, *answer], 2 * width)
-        ]
-        beams = sorted(grown, key=lambda beam: -beam[1])[:width]
-    return [answer for answer, _ in beams]
-
-
 @pytest.mark.parametrize("width", [2, 3, 5])
 @pytest.mark.parametrize("num_blocks", [64, 5], ids=["roomy", "tight"])
 def test_beams_are_those_of_the_plain_definition(width, num_blocks):
@@ -121,7 +108,7 @@ def test_beams_are_those_of_the_plain_definition(width, num_blocks):
     )
     outcome = run(core, [request])["a"]
     answers = [branch.token_ids for branch in branches_of(outcome, width)]
-    assert answers == exhaustive_beams(PROMPT, width, 24)
+    assert answers == expected_beams(PROMPT, width, 24)
     scores = [branch.finish.score for branch in branches_of(outcome, width)]
     assert scores == sorted(scores, reverse=True)
     assert held(core) == 0

@@ -41,6 +41,19 @@ def expected_answer(prompt: Sequence[int], num_tokens: int, branch: int = 0) -> 
     return history[len(prompt) :]
 
 
+def expected_beams(prompt: Sequence[int], width: int, num_tokens: int) -> list[list[int]]:
+    """Return the best beams by the plain definition: histories and sums, no blocks."""
+    beams: list[tuple[list[int], float]] = [([], 0.0)]
+    for _ in range(num_tokens):
+        grown = [
+            ([*answer, c.token_id], score + c.logprob)
+            for answer, score in beams
+            for c in next_candidates([*prompt, *answer], 2 * width)
+        ]
+        beams = sorted(grown, key=lambda beam: -beam[1])[:width]
+    return [answer for answer, _ in beams]
+
+
 class FakeRunner:
     """Computes plans over a list of slots. `before_run`, `after_run` may raise to fail a step."""
 

@@ -1,0 +1,182 @@
+"""Random walks through the engine's memory against an oracle that only knows lists of tokens.
+
+The pool and host memory are too small for what is asked of them, and the pool starts smaller
+still. After every rule the books are recomputed and every answer is compared.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from localpaged.engine.events import FinishReason
+from localpaged.engine.params import BeamParams
+from localpaged.errors import NoRoom
+from testkit.engine_runs import Outcome, collect, make_core, make_request
+from testkit.fake_runner import FakeRunner, expected_answer, expected_beams
+
+SIZE = 4
+NUM_BLOCKS = 14
+HOST_BLOCKS = 9
+CONTEXT = 40
+TOKENS = st.integers(0, 1)
+PIN_KEYS = st.sampled_from(("system", "chat"))
+
+
+class KVMachine(RuleBasedStateMachine):
+    """Submits, branches, steps, pins, evicts, preempts, cancels and fails steps."""
+
+    num_steps_of_all: ClassVar[int] = 0
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fails_before = self.fails_after = False
+        runner = FakeRunner(
+            NUM_BLOCKS, block_size=SIZE, before_run=self._before_run, after_run=self._after_run
+        )
+        self.core = make_core(
+            num_blocks=NUM_BLOCKS,
+            initial_blocks=3,
+            slab_blocks=4,
+            host_blocks=HOST_BLOCKS,
+            host_use="always",
+            context_length=CONTEXT,
+            runner=runner,
+            block_size=SIZE,
+            step_tokens=10,
+            stream_stretch=1.5,
+            max_running=5,
+        )
+        self.prompts: dict[str, list[int]] = {}
+        self.beams: dict[str, tuple[int, int]] = {}
+        self.outcomes: dict[str, Outcome] = {}
+
+    @rule(
+        prompt=st.lists(TOKENS, min_size=1, max_size=26),
+        max_tokens=st.integers(1, 14),
+        is_foreground=st.booleans(),
+        num_samples=st.sampled_from((1, 1, 2, 4)),
+    )
+    def submit(
+        self, prompt: list[int], max_tokens: int, is_foreground: bool, num_samples: int
+    ) -> None:
+        self._submit(
+            prompt, max_tokens=max_tokens, is_foreground=is_foreground, num_samples=num_samples
+        )
+
+    @rule(
+        prompt=st.lists(TOKENS, min_size=1, max_size=20),
+        max_tokens=st.integers(1, 7),
+        width=st.integers(2, 3),
+    )
+    def search_beams(self, prompt: list[int], max_tokens: int, width: int) -> None:
+        self.beams[str(len(self.prompts))] = (width, max_tokens)
+        self._submit(prompt, max_tokens=max_tokens, num_samples=width, beam=BeamParams(width))
+
+    @precondition(lambda self: self.prompts)
+    @rule(data=st.data(), extra=st.lists(TOKENS, max_size=6), cut=st.integers(0, 30))
+    def continue_or_edit_a_chat(self, data: st.DataObject, extra: list[int], cut: int) -> None:
+        name = data.draw(st.sampled_from(sorted(self.prompts)))
+        history = [*self.prompts[name], *self.outcomes[name].token_ids][:cut]
+        self._submit([*history, *extra][:26] or [0], max_tokens=6)
+
+    @rule(count=st.integers(1, 6))
+    def step(self, count: int) -> None:
+        for _ in range(count):
+            self._step()
+            self.core.check()
+
+    @rule(is_before=st.booleans())
+    def a_step_fails(self, is_before: bool) -> None:
+        self.fails_before, self.fails_after = is_before, not is_before
+        self._step()
+        self.fails_before = self.fails_after = False
+
+    @precondition(lambda self: self.prompts)
+    @rule(data=st.data(), branch=st.sampled_from((None, None, 0, 1)))
+    def cancel(self, data: st.DataObject, branch: int | None) -> None:
+        name = data.draw(st.sampled_from(sorted(self.prompts)))
+        if name in self.beams or not self.outcomes[name].token_ids:
+            branch = None
+        collect(self.outcomes, self.core.cancel(name, branch=branch))
+
+    @rule(key=PIN_KEYS, prompt=st.lists(TOKENS, max_size=26))
+    def pin(self, key: str, prompt: list[int]) -> None:
+        before = self.core.scheduler.kv.pins.keys
+        try:
+            self.core.pin(key, prompt)
+        except NoRoom:
+            assert self.core.scheduler.kv.pins.keys == before
+
+    @rule(key=PIN_KEYS)
+    def unpin(self, key: str) -> None:
+        self.core.unpin(key)
+
+    @rule(count=st.integers(1, NUM_BLOCKS))
+    def evict(self, count: int) -> None:
+        kv = self.core.scheduler.kv
+        kv._make_room(min(count, kv.num_available))
+
+    @precondition(lambda self: self.core.scheduler.running)
+    @rule(data=st.data())
+    def preempt(self, data: st.DataObject) -> None:
+        running = self.core.scheduler.running
+        self.core.scheduler._preempt(running[data.draw(st.integers(0, len(running) - 1))])
+
+    @invariant()
+    def books_balance_and_answers_are_right(self) -> None:
+        KVMachine.num_steps_of_all += 1
+        self.core.check()
+        for name, outcome in self.outcomes.items():
+            if name in self.beams:
+                self._check_beams(name, outcome)
+                continue
+            for branch, answer in {0: outcome, **outcome.branches}.items():
+                expected = expected_answer(self.prompts[name], len(answer.token_ids), branch)
+                assert answer.token_ids == expected
+                text = bytes(answer.token_ids).decode("utf-8", "replace")
+                assert answer.text == text[: len(answer.text)]
+
+    def teardown(self) -> None:
+        for _ in range(2_000):
+            if self.core.is_idle:
+                break
+            self._step()
+        assert all(outcome.is_over for outcome in self.outcomes.values())
+        self.books_balance_and_answers_are_right()
+        self.core.unpin("system")
+        self.core.unpin("chat")
+        self.core.check()
+        pool = self.core.scheduler.kv.pool
+        assert pool.num_held == 0
+        assert pool.num_free + pool.num_cached == pool.num_blocks <= NUM_BLOCKS
+
+    def _submit(self, prompt: list[int], **options: Any) -> None:
+        name = str(len(self.prompts))
+        self.prompts[name] = prompt
+        self.outcomes[name] = Outcome()
+        collect(self.outcomes, self.core.submit(make_request(name, prompt, **options)))
+
+    def _step(self) -> None:
+        collect(self.outcomes, self.core.step())
+
+    def _before_run(self, plan: object) -> None:
+        if self.fails_before:
+            self.fails_before = False
+            raise RuntimeError("as told")
+
+    def _after_run(self, plan: object) -> None:
+        if self.fails_after:
+            self.fails_after = False
+            raise RuntimeError("as told")
+
+    def _check_beams(self, name: str, outcome: Outcome) -> None:
+        if outcome.finish is None or outcome.finish.reason is not FinishReason.LENGTH:
+            return
+        width, num_tokens = self.beams[name]
+        answers = [outcome.branch(number).token_ids for number in range(width)]
+        assert answers == expected_beams(self.prompts[name], width, num_tokens)
+        del self.beams[name]
+        self.outcomes[name] = Outcome(finish=outcome.finish)
