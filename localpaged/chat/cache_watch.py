@@ -15,19 +15,21 @@ from localpaged.store.store import SentSequence, Store
 from localpaged.store.token_ids import ID_BYTES, pack, unpack
 
 REMEMBERED_CHATS = 64
+REMEMBERED_BRANCHES = 4  # of a chat: who edits goes to and fro
 
 
 class CacheWatch:
-    """What the engine last read and wrote for each chat. The chat worker's thread only.
+    """What the engine read and wrote for each chat. The chat worker's thread only.
 
-    Invariant: what is remembered of a chat is what the store will have; it is only read from there
-    when a chat is new to this process or was forgotten for others.
+    Invariant: what is remembered of a chat is what the store will have, the latest last, and none
+    of it begins another. The store is only asked for the latest, when a chat is new to this
+    process or was forgotten for others.
     """
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._number_formats: dict[str, str] = {}
-        self._last: dict[str, SentSequence | None] = {}
+        self._known: dict[str, tuple[SentSequence, ...]] = {}
 
     def engine_ready(self, event: ReadyEvent) -> None:
         """Note what the engine computes with for a model."""
@@ -36,12 +38,12 @@ class CacheWatch:
     def explain(self, live: LiveTurn, event: PrefillEvent, model: ChatModel) -> CacheReport:
         """Return why so much of a turn's prompt was found as the engine says, and not more."""
         assert live.prompt is not None, "a turn without a prompt was read"
-        last = self._last_of(live.turn.chat_id)
+        nearest = self._nearest(live.turn.chat_id, live.prompt.ids)
         return explain(
             live.prompt.ids,
             live.prompt.messages,
             matched_tokens=event.cached_tokens,
-            before=None if last is None else self._computed(last),
+            before=None if nearest is None else self._computed(nearest),
             namespace=self._namespace(live.turn),
             model=model,
         )
@@ -65,23 +67,25 @@ class CacheWatch:
             namespace=self._namespace(turn),
             run_id=self._store.run_id,
         )
-        self._remember(turn.chat_id, SentSequence(turn, sent, pack(ids)))
+        newest = SentSequence(turn, sent, pack(ids))
+        others = [k for k in self._known_of(turn.chat_id) if not newest.ids.startswith(k.ids)]
+        self._remember(turn.chat_id, (*others[1 - REMEMBERED_BRANCHES :], newest))
         return (sent,)
 
     def _as_difference(self, turn: Turn, prompt_ids: tuple[int, ...]) -> SentPrompt:
-        last = self._last_of(turn.chat_id)
-        whole = SentPrompt(turn.id, None, 0, b"", 0, "", "")
-        if last is None or last.turn.chat_id != turn.chat_id:
-            return replace(whole, tail_ids=pack(prompt_ids))
-        last_ids = unpack(last.ids)
-        if last.turn.id == turn.id:
-            # A continued answer: its prompt is what it was, or it stands for itself.
-            is_same = last_ids[: _answer_start(last)] == prompt_ids
-            return last.prompt if is_same else replace(whole, tail_ids=pack(prompt_ids))
-        num_shared = num_common(last_ids, prompt_ids)
+        whole = SentPrompt(turn.id, None, 0, pack(prompt_ids), 0, "", "")
+        for known in self._known_of(turn.chat_id):
+            if known.turn.id == turn.id:
+                # A continued answer: its prompt is what it was, or it stands for itself.
+                is_same = unpack(known.ids)[: _answer_start(known)] == prompt_ids
+                return known.prompt if is_same else whole
+        base = self._nearest(turn.chat_id, prompt_ids)
+        if base is None or base.turn.chat_id != turn.chat_id:
+            return whole
+        num_shared = num_common(unpack(base.ids), prompt_ids)
         return replace(
             whole,
-            base_turn_id=last.turn.id if num_shared else None,
+            base_turn_id=base.turn.id if num_shared else None,
             num_shared=num_shared,
             tail_ids=pack(prompt_ids[num_shared:]),
         )
@@ -100,16 +104,22 @@ class CacheWatch:
         number_format = self._number_formats.get(turn.model, "")
         return f"{turn.model} {turn.model_fingerprint} {number_format}"
 
-    def _last_of(self, chat_id: str) -> SentSequence | None:
-        if chat_id not in self._last:
-            self._remember(chat_id, self._store.last_sent(chat_id))
-        return self._last[chat_id]
+    def _nearest(self, chat_id: str, ids: tuple[int, ...]) -> SentSequence | None:
+        """Return what has most in common with `ids`, of several the latest."""
+        known = self._known_of(chat_id)
+        return max(reversed(known), key=lambda k: num_common(unpack(k.ids), ids), default=None)
 
-    def _remember(self, chat_id: str, sent: SentSequence | None) -> None:
-        self._last.pop(chat_id, None)
-        self._last[chat_id] = sent
-        if len(self._last) > REMEMBERED_CHATS:
-            del self._last[next(iter(self._last))]
+    def _known_of(self, chat_id: str) -> tuple[SentSequence, ...]:
+        if chat_id not in self._known:
+            last = self._store.last_sent(chat_id)
+            self._remember(chat_id, () if last is None else (last,))
+        return self._known[chat_id]
+
+    def _remember(self, chat_id: str, known: tuple[SentSequence, ...]) -> None:
+        self._known.pop(chat_id, None)
+        self._known[chat_id] = known
+        if len(self._known) > REMEMBERED_CHATS:
+            del self._known[next(iter(self._known))]
 
 
 def _answer_start(sent: SentSequence) -> int:

@@ -128,6 +128,21 @@ def test_going_back_without_another_text_parts_from_nothing(chatting: Chatting):
     assert report.agreed_tokens == report.prompt_tokens
 
 
+def test_going_back_to_a_branch_finds_what_was_computed_for_it(chatting: Chatting):
+    chatting.ask("The first question is here.")
+    chatting.ask("Which colour is the sky?")
+    sky = chatting.messages
+    chatting.go_to(sky[2])
+    assert chatting.ask("Which colour is grass, if it is not dry?").cause is CacheCause.EDITED
+    chatting.go_to(sky[-1])
+
+    report = chatting.ask("Is it?")
+
+    assert report.cause is CacheCause.NOTHING
+    assert report.parting is None
+    assert report.agreed_tokens - BLOCK < report.matched_tokens
+
+
 def test_a_branch_is_compared_with_the_chat_it_came_from(chatting: Chatting):
     chatting.ask("The first question is here.")
     chatting.ask("Which colour is the sky?")
@@ -347,6 +362,35 @@ def test_what_is_saved_of_a_prompt_is_what_is_new_in_it(chatting: Chatting):
     ]
     assert sizes[0] > 2_000
     assert max(sizes[1:]) < 20
+
+
+def test_a_chat_that_was_forgotten_for_others_is_read_from_the_history(
+    chatting: Chatting, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("localpaged.chat.cache_watch.REMEMBERED_CHATS", 1)
+    chat = chatting.chat
+    chatting.ask()
+    chatting.begin().ask()
+    chatting.chat = chat
+
+    report = chatting.ask("More?")
+
+    assert report.cause is CacheCause.NOTHING
+    assert report.agreed_tokens > BLOCK
+
+
+def test_only_so_many_branches_are_remembered(chatting: Chatting):
+    chatting.ask("The first question is here.")
+    start = chatting.messages[2]
+    tips = []
+    for number in range(6):
+        chatting.go_to(start)
+        chatting.ask(f"{number} is the number of my question.")
+        tips.append(chatting.messages[-1])
+    chatting.go_to(tips[0])
+    assert chatting.ask("And?").cause is CacheCause.EDITED
+    chatting.go_to(tips[-1])
+    assert chatting.ask("And?").parting is None
 
 
 def test_what_was_sent_is_put_together_again_from_the_history(chatting: Chatting):

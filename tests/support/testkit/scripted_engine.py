@@ -81,7 +81,7 @@ class _Totals:
     cached_prompt_tokens: int = 0
     generated_tokens: int = 0
     residue_blocks: int = 0
-    sequences_by_chat: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    sequences_by_chat: dict[str, list[tuple[int, ...]]] = field(default_factory=dict)
 
 
 class ScriptedEngine:
@@ -323,7 +323,8 @@ class ScriptedEngine:
     def _finish(self, running: _Running, reason: FinishReason) -> FinishEvent:
         request = running.request
         del self._open[request.id]
-        self._totals.sequences_by_chat[request.chat_id] = (*request.prompt_ids, *running.sent_ids)
+        known = self._totals.sequences_by_chat.setdefault(request.chat_id, [])
+        known.append((*request.prompt_ids, *running.sent_ids))
         self._totals.residue_blocks += _blocks(running.num_tokens)
         usage = Usage(
             prompt_tokens=len(request.prompt_ids),
@@ -336,11 +337,7 @@ class ScriptedEngine:
 
     def _cached_tokens(self, request: Request) -> int:
         known = self._totals.sequences_by_chat.get(request.chat_id, ())
-        common = 0
-        for ours, theirs in zip(request.prompt_ids[:-1], known, strict=False):
-            if ours != theirs:
-                break
-            common += 1
+        common = max((_num_common(request.prompt_ids[:-1], ids) for ids in known), default=0)
         return common - common % BLOCK_SIZE_TOKENS
 
     def _picture(self) -> EngineSnapshot:
@@ -388,3 +385,8 @@ def _view(running: _Running, *, is_loaded: bool) -> SequenceView:
 
 def _blocks(num_tokens: int) -> int:
     return -(-num_tokens // BLOCK_SIZE_TOKENS)
+
+
+def _num_common(left: Sequence[int], right: Sequence[int]) -> int:
+    pairs = enumerate(zip(left, right, strict=False))
+    return next((i for i, (a, b) in pairs if a != b), min(len(left), len(right)))
