@@ -225,7 +225,7 @@ class TurnRunner:
         is_continued = bool(placed.turn.partial_text)
         live.turn = replace(placed.turn, model=model.name)
         if not is_continued:
-            live.turn = replace(live.turn, model_fingerprint=model.fingerprint)
+            live.turn = replace(live.turn, model_fingerprint=model.fingerprint, token_ids=None)
         advance = change_chat(chat_id, tip_hash=live.turn.parent_hash, model=model.name)
         self._store.submit(
             Write(messages=placed.messages, chat_changes=(advance,), turns=(live.turn,))

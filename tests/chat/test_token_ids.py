@@ -171,6 +171,23 @@ def test_an_answer_whose_beginning_cannot_be_told_from_the_question_has_no_ids(
     service.close()
 
 
+def test_an_answer_made_from_the_start_again_has_only_its_new_ids(database_path: Path):
+    silent = Answer(("", ""), token_ids=((11,), (12,)))
+    engine = ScriptedEngine([silent, PIECES])
+    service, _, recorder = make_service(database_path, engine=engine)
+    chat = service.new_chat()
+    cut = service.send(chat.id, "q", sampling=SamplingParams(max_tokens=1))
+    first = run_all(engine, recorder, count=1)
+
+    service.continue_turn(cut.id, sampling=SamplingParams(max_tokens=9))
+    again = run_all(engine, recorder, count=2)
+
+    assert again.prompt_ids == first.prompt_ids
+    saved = service.transcript(chat.id)[-1].turn
+    assert saved is not None and saved.token_ids == pack(IDS)
+    service.close()
+
+
 def test_tokens_without_text_are_kept_too(database_path: Path):
     held_back = Answer(("", "né"), token_ids=((11, 12), (13,)))
     service, engine, recorder = make_service(database_path, engine=ScriptedEngine([held_back]))
