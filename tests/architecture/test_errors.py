@@ -22,7 +22,7 @@ def every_error(base=errors.LocalPagedError):
         yield from every_error(error)
 
 
-@pytest.mark.parametrize("error", every_error(), ids=lambda error: error.__name__)
+@pytest.mark.parametrize("error", list(every_error()), ids=lambda error: error.__name__)
 def test_every_error_is_drawn_in_the_tree_and_has_its_branchs_exit_code(error):
     assert error.__name__ in (errors.__doc__ or "")
     branch = next(c for c in reversed(error.__mro__) if c.__name__ in EXIT_CODES)

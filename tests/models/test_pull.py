@@ -75,7 +75,10 @@ def test_what_cannot_be_opened_is_not_listed(tmp_path: Path, kind: str):
 
 
 @pytest.mark.parametrize("source", ["nonsense", "", "a/b/c", "../x", "/etc/none", "a" * 5_000])
-def test_a_source_that_is_nothing_is_not_found(source: str):
+def test_a_source_that_is_nothing_is_not_found(
+    source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(tmp_path)
     with pytest.raises(ModelNotFound):
         pull(source)
 
