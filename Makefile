@@ -2,7 +2,7 @@
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: chat setup test lint check bench clean help
+.PHONY: chat setup test lint check soak bench clean help
 
 chat: setup ## open the chat
 	@$(BIN)/localpaged chat
@@ -20,6 +20,9 @@ lint: $(VENV)/.installed-dev ## formatting, style, types, layers
 	$(BIN)/lint-imports
 
 check: lint test ## everything that has to hold before a commit
+
+soak: $(VENV)/.installed-dev ## long random use of the engine's memory; several minutes
+	$(BIN)/python benchmarks/soak.py
 
 bench: setup ## speed of the engine on this machine, as a table and JSON
 	$(BIN)/python benchmarks/engine.py

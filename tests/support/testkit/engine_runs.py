@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import time
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -79,9 +80,10 @@ def make_core(
     runner: FakeRunner | None = None,
     token_bytes: Sequence[bytes] | None = None,
     eos_ids: frozenset[int] = frozenset(),
+    clock: Callable[[], float] = time.perf_counter,
     **config: Any,
 ) -> EngineCore:
-    """Return a core over a fake runner."""
+    """Return a core over a fake runner; what it plans depends on the clock."""
     block_size = config.get("block_size", 16)
     limit = num_blocks * block_size
     return EngineCore(
@@ -92,6 +94,7 @@ def make_core(
         ),
         runner or FakeRunner(num_blocks, block_size=block_size),
         Vocabulary(token_bytes or [bytes([i]) for i in range(VOCAB_SIZE)], eos_ids),
+        clock=clock,
     )
 
 

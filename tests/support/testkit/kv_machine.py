@@ -6,6 +6,7 @@ still. After every rule the books are recomputed and every answer is compared.
 
 from __future__ import annotations
 
+from itertools import count as count_up
 from typing import Any, ClassVar
 
 from hypothesis import strategies as st
@@ -48,6 +49,7 @@ class KVMachine(RuleBasedStateMachine):
             step_tokens=10,
             stream_stretch=1.5,
             max_running=5,
+            clock=count_up().__next__,
         )
         self.prompts: dict[str, list[int]] = {}
         self.beams: dict[str, tuple[int, int]] = {}
