@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
     from localpaged.engine.core import EngineCore
 
+MAX_DRAFTS = 8
+"""Tokens a sequence may guess in one step; how many are worth it is measured."""
+
 FULL_CHATS = 8
 """How many chats of full context the KV pool may grow to when nobody says how much."""
 SLABS_PER_CHAT = 4
@@ -184,6 +187,7 @@ def size_pool(config: DecoderConfig, settings: Settings, *, block_bytes: int) ->
         initial_blocks=min(_num_blocks(context), num_blocks),
         slab_blocks=-(-_num_blocks(context) // SLABS_PER_CHAT),
         host_blocks=settings.host_memory_bytes // block_bytes,
+        max_drafts=MAX_DRAFTS,
     )
 
 

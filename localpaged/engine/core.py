@@ -205,7 +205,10 @@ class EngineCore:
                 )
             if row_result is not None and row.needs_logits:
                 num_sampled += len(row_result.token_ids)
-                events += self._take(live, sequence, row_result, now_s)
+                if row.num_drafts:
+                    events += self._take_run(sequence, row_result, now_s)
+                else:
+                    events += self._take(live, sequence, row_result, now_s)
         self._metrics.count_generated(num_sampled, now_s=now_s)
         return events
 
@@ -230,6 +233,21 @@ class EngineCore:
             if matcher is not None and matcher.error is not None:
                 return [*events, *self._fail(live, StepFailed(f"The grammar: {matcher.error}"))]
             events += self._push(answer, token_id, now_s, () if logprob is None else (logprob,))
+        return events
+
+    def _take_run(self, sequence: Sequence, result: RowResult, now_s: float) -> list[Event]:
+        """Take drafts that were drawn and the token after them, unless the answer ends before."""
+        answer = self._answers[sequence.id]
+        last = len(result.token_ids) - 1
+        events: list[Event] = []
+        for place, token_id in enumerate(result.token_ids):
+            sequence.append(token_id)
+            if place < last:
+                self.scheduler.accept_draft(sequence)
+            events += self._push(answer, token_id, now_s, result.logprobs[place : place + 1])
+            if answer.is_over:
+                return events
+        self.scheduler.kv.trim(sequence)
         return events
 
     def _push(

@@ -166,7 +166,8 @@ class Request:
     `num_samples` answers are drawn from one reading of the prompt; with `beam` its best beams,
     as many as `num_samples`, are the answers. `prompt_logprobs` tells the log probability of every
     prompt token and that many alternatives; such a prompt is computed even where it is cached.
-    `grammar` bounds what the answer may be. Raises BadParameter.
+    `grammar` bounds what the answer may be. With `speculation` tokens may be guessed from what was
+    said before and checked together; it changes none. Raises BadParameter.
     """
 
     id: RequestId
@@ -180,6 +181,7 @@ class Request:
     beam: BeamParams | None = None
     prompt_logprobs: int | None = None
     grammar: Grammar | None = None
+    speculation: bool = True
 
     def __post_init__(self) -> None:
         _whole("num_samples", self.num_samples, low=1, high=MAX_BRANCHES)
@@ -205,6 +207,7 @@ class EngineConfig:
     `host_use` says always or never. Raises BadParameter.
     `step_tokens` bounds the tokens of one forward. While answers stream, a step that also reads a
     prompt may take `stream_stretch` times as long as one that does not.
+    A sequence may guess up to `max_drafts` tokens a step.
     """
 
     num_blocks: int
@@ -214,6 +217,7 @@ class EngineConfig:
     step_tokens: int = 512
     stream_stretch: float = 2.0
     max_waiting: int = 1_024
+    max_drafts: int = 0
     initial_blocks: int | None = None
     slab_blocks: int | None = None
     host_blocks: int = 0

@@ -15,6 +15,7 @@ from localpaged.engine.kv_manager import KVManager
 from localpaged.engine.pace import Pace
 from localpaged.engine.params import EngineConfig, Request
 from localpaged.engine.sequence import Sequence, Status
+from localpaged.engine.speculate import DraftCosts
 from localpaged.engine.step_plan import (
     Draw,
     PlannedRow,
@@ -54,6 +55,9 @@ class Scheduler:
         )
         self.waiting: list[Sequence] = []
         self.running: list[Sequence] = []
+        self.draft_costs = DraftCosts()
+        self.num_drafted = 0
+        self.num_drafts_right = 0
         self.num_preemptions = 0
         self.foreground_chat: ChatKey = ""
         self._fair_share = FairShare()
@@ -107,8 +111,9 @@ class Scheduler:
         """Decide the next step, or return None when nothing waits or runs."""
         rows: dict[SequenceId, PlannedRow] = {}
         num_preempted = self.num_preemptions
+        price = self._draft_price()
         for sequence in [s for s in self.running if s.num_todo == 1 and not s.is_paused]:
-            self._plan_row(sequence, 1, rows)
+            self._plan_row(sequence, 1, rows, draft_price=price)
         budget = self.config.step_tokens - len(rows)
         if rows:
             budget = min(budget, self.pace.prompt_tokens())
@@ -135,7 +140,12 @@ class Scheduler:
         planned = [by_id[row.sequence_id] for row in plan.rows]
         for sequence, row, row_result in zip(planned, plan.rows, result.rows, strict=True):
             if row_result is None or row_result.error is None:
-                self.kv.advance(sequence, len(row.token_ids))
+                self.kv.advance(sequence, len(row.token_ids) - row.num_drafts)
+                if row.num_drafts and row_result is not None:
+                    num_right = len(row_result.token_ids) - 1
+                    sequence.drafter.learn(num_drafts=row.num_drafts, num_right=num_right)
+                    self.num_drafted += row.num_drafts
+                    self.num_drafts_right += num_right
                 if row.prompt_scores is not None:
                     sequence.num_scored += len(row.prompt_scores.next_ids)
         return planned
@@ -144,12 +154,20 @@ class Scheduler:
         """Take into account how long a plan took, `swap_s` of it for moves to and from the host."""
         num_moves = len(plan.swap_outs) + len(plan.swap_ins)
         self.swap_pace.learn(num_blocks=num_moves, seconds=swap_s)
-        num_decodes = sum(len(row.token_ids) == 1 for row in plan.rows)
-        self.pace.learn(
-            num_decodes=num_decodes,
-            num_prompt_tokens=plan.num_tokens - num_decodes,
-            seconds=seconds - swap_s,
-        )
+        own_s = seconds - swap_s
+        num_decodes = sum(len(row.token_ids) - row.num_drafts == 1 for row in plan.rows)
+        num_drafts = sum(row.num_drafts for row in plan.rows)
+        num_prompt_tokens = plan.num_tokens - num_decodes - num_drafts
+        if num_prompt_tokens == 0:
+            self.draft_costs.learn(num_decodes=num_decodes, num_drafts=num_drafts, seconds=own_s)
+        if num_drafts == 0:
+            self.pace.learn(
+                num_decodes=num_decodes, num_prompt_tokens=num_prompt_tokens, seconds=own_s
+            )
+
+    def accept_draft(self, sequence: Sequence) -> None:
+        """Take over that the KV of a draft, now the sequence's last token, was computed."""
+        self.kv.advance(sequence, 1)
 
     def finish(self, sequence: Sequence) -> None:
         """Take a sequence out and give its blocks back."""
@@ -228,12 +246,42 @@ class Scheduler:
         sequence.transition(Status.RUNNING)
         return True
 
+    def _draft_price(self) -> float | None:
+        """What a draft costs in tokens; None where drafts would take room from others."""
+        is_reading = any(s.num_todo > 1 and not s.is_paused for s in self.running)
+        if self.config.max_drafts == 0 or is_reading or self._admissible():
+            return None
+        return self.draft_costs.price(sum(not s.is_paused for s in self.running))
+
+    def _drafts(self, sequence: Sequence, price: float | None) -> tuple[int, ...]:
+        """Guess what follows a decoding sequence and make room for it, where that is worth it."""
+        if price is None or not sequence.may_draft or sequence.status is not Status.RUNNING:
+            return ()
+        room = self.config.context_length - len(sequence.tokens)
+        max_tokens = sequence.request.sampling.max_tokens
+        if max_tokens is not None:
+            room = min(room, max_tokens - sequence.num_generated)
+        # The step's own token is one of them; nobody shall lose blocks to a guess.
+        limit = min(self.config.max_drafts, room - 1)
+        drafts = sequence.drafter.propose(sequence.tokens, limit=limit, price=price)
+        end = sequence.num_computed + 1 + len(drafts)
+        missing = -(-end // self.kv.block_size) - len(sequence.block_table)
+        if not drafts or missing > self.kv.num_available - len(self.running):
+            return ()
+        return drafts if self.kv.extend(sequence, num_tokens=1 + len(drafts)) else ()
+
     def _plan_row(
-        self, sequence: Sequence, num_tokens: int, rows: dict[SequenceId, PlannedRow]
+        self,
+        sequence: Sequence,
+        num_tokens: int,
+        rows: dict[SequenceId, PlannedRow],
+        *,
+        draft_price: float | None = None,
     ) -> None:
         """Plan tokens of a running sequence; preempt others, or itself, when blocks run out."""
         if sequence.status is not Status.RUNNING:
             return
+        drafts = self._drafts(sequence, draft_price)
         while not self.kv.extend(sequence, num_tokens=num_tokens):
             victim = self._victim()
             self._preempt(victim)
@@ -247,7 +295,8 @@ class Scheduler:
         rows[sequence.id] = PlannedRow(
             sequence_id=sequence.id,
             request_id=sequence.request.id,
-            token_ids=tuple(sequence.tokens[start:end]),
+            token_ids=(*sequence.tokens[start:end], *drafts),
+            num_drafts=len(drafts),
             start=start,
             block_table=tuple(sequence.block_table),
             sampling=sampling,

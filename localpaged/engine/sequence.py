@@ -7,6 +7,7 @@ from enum import StrEnum
 from localpaged.engine.grammar import Matcher
 from localpaged.engine.params import Request
 from localpaged.engine.prefix_tree import BlockKey
+from localpaged.engine.speculate import Drafter
 from localpaged.engine.step_plan import BlockCopy, BlockMove, SequenceId
 
 
@@ -65,6 +66,7 @@ class Sequence:
         self.pending_copy: BlockCopy | None = None
         self.swap_ins: list[BlockMove] = []
         self.is_paused = False
+        self.drafter = Drafter()
         self.status = Status.WAITING
         self._block_size = block_size
         self._keys: list[BlockKey] = []
@@ -86,6 +88,12 @@ class Sequence:
         if self.request.prompt_logprobs is None or is_scored:
             return len(self.tokens) - 1
         return self.num_scored
+
+    @property
+    def may_draft(self) -> bool:
+        """Whether guesses can be checked: one draw a step, and no grammar to be followed."""
+        is_simple = self.matcher is None and self.num_candidates == 0
+        return self.request.speculation and is_simple and self.is_decoding
 
     @property
     def num_generated(self) -> int:

@@ -56,6 +56,7 @@ def make_request(
     beam: BeamParams | None = None,
     prompt_logprobs: int | None = None,
     grammar: Grammar | None = None,
+    speculation: bool = True,
     **sampling: Any,
 ) -> Request:
     """Return a greedy request that runs to its length unless told otherwise."""
@@ -70,6 +71,7 @@ def make_request(
         beam=beam,
         prompt_logprobs=prompt_logprobs,
         grammar=grammar,
+        speculation=speculation,
     )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from localpaged.engine.block_pool import NUM_RESERVED_BLOCKS
 from localpaged.engine.step_plan import Candidate, PlannedRow, RowResult, StepPlan, StepResult
@@ -105,6 +106,15 @@ class FakeRunner:
         return StepResult(tuple(results))
 
     def _decide(self, row: PlannedRow, history: Sequence[int]) -> RowResult:
+        tokens: list[int] = []
+        for known in range(len(history) - row.num_drafts, len(history)):
+            tokens += self._draw(row, history[:known]).token_ids
+            if tokens[-1] != history[known]:
+                return RowResult(tuple(tokens))
+        last = self._draw(row, history)
+        return replace(last, token_ids=(*tokens, *last.token_ids)) if tokens else last
+
+    def _draw(self, row: PlannedRow, history: Sequence[int]) -> RowResult:
         if row.num_candidates:
             return RowResult(candidates=self._candidates(history, row.num_candidates))
         if self._sample is not None:
