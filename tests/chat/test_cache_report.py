@@ -274,7 +274,7 @@ def test_another_model_or_number_format_is_another_namespace(
     "stopped",
     [
         Answer(("one, ", "two", ""), token_ids=((1,), (2,), (3, 4))),
-        Answer(("one, ", "tw"), token_ids=((1,), (2,))),
+        Answer(("one, ", "tw"), token_ids=((1,), (2, 3))),
     ],
 )
 def test_a_stop_string_that_is_not_sent_is_no_reason(database_path: Path, stopped: Answer):
