@@ -7,69 +7,17 @@ from pathlib import Path
 import pytest
 
 from localpaged.chat.cache_cause import MAX_TEXT_CHARS
-from localpaged.chat.cache_report import CacheCause, CacheReport, report_of
+from localpaged.chat.cache_report import CacheCause, report_of
 from localpaged.chat.events import TurnCacheReport, TurnEnded
-from localpaged.chat.service import ChatService
-from localpaged.engine.events import ReadyEvent
 from localpaged.engine.params import SamplingParams
 from localpaged.errors import EngineStopped
-from localpaged.store.rows import Chat
 from localpaged.store.tree import make_message
-from localpaged.store.writes import Write, change_chat
-from testkit.builders import Recorder, make_service, ready_model
+from localpaged.store.writes import Write
+from testkit.cached_chats import ANSWER, Chatting
 from testkit.fake_model import FakeChatModel, piece_id
-from testkit.scripted_engine import Answer, ScriptedEngine
+from testkit.scripted_engine import Answer
 
-QUESTION = "What is the capital of France, please?"
-ANSWER = Answer(("The capital ", "of France ", "is Paris."))
 BLOCK = 16
-
-
-class Chatting:
-    """A chat service, its scripted engine, and how to hold a conversation with it."""
-
-    def __init__(
-        self,
-        path: Path,
-        *,
-        model: FakeChatModel | None = None,
-        script: tuple[Answer, ...] = (ANSWER,),
-        dtype: str = "float32",
-    ) -> None:
-        self.model = model or FakeChatModel()
-        self.service: ChatService
-        self.recorder: Recorder
-        self.service, self.engine, self.recorder = make_service(
-            path,
-            engine=ScriptedEngine(script, ready=ReadyEvent("fake-model", "cpu", dtype, 8_192, 0.1)),
-            model=ready_model(self.model),
-        )
-        self.chat: Chat
-
-    def begin(self, *, system: str = "You are a helpful assistant.") -> Chatting:
-        self.chat = self.service.new_chat(system=system)
-        return self
-
-    def ask(self, text: str = QUESTION, *, sampling: SamplingParams | None = None) -> CacheReport:
-        number = len(self.recorder.of(TurnEnded)) + 1
-        self.service.send(self.chat.id, text, sampling=sampling)
-        return self.answered(number)
-
-    def answered(self, number: int) -> CacheReport:
-        self.engine.wait_submitted(number)
-        self.engine.run_until_idle()
-        self.recorder.wait_for(TurnEnded, count=number)
-        return self.recorder.of(TurnCacheReport)[number - 1].report
-
-    def go_to(self, tip_hash: str | None) -> None:
-        """Make another message the chat's last, as an edit of what follows does."""
-        change = change_chat(self.chat.id, tip_hash=tip_hash)
-        self.service._store.submit(Write(chat_changes=(change,)))
-
-    @property
-    def messages(self) -> list[str]:
-        lines = self.service.transcript(self.chat.id)
-        return [line.message.hash for line in lines if line.message is not None]
 
 
 @pytest.fixture
@@ -344,66 +292,3 @@ def test_shown_texts_are_bounded(chatting: Chatting):
     assert report.parting is not None
     for text in (report.parting.common_text, report.parting.old_text, report.parting.new_text):
         assert 0 < len(text) <= MAX_TEXT_CHARS
-
-
-def test_what_is_saved_of_a_prompt_is_what_is_new_in_it(chatting: Chatting):
-    chatting.ask("x" * 2_000)
-    chatting.ask("More?")
-    chatting.go_to(chatting.messages[2])
-    chatting.ask("Less?")
-    store = chatting.service._store
-    assert store.writer.flush()
-
-    sizes = [
-        row["size"]
-        for row in store._reader().query(
-            "SELECT length(tail_ids) / 4 AS size FROM prompts ORDER BY turn_id"
-        )
-    ]
-    assert sizes[0] > 2_000
-    assert max(sizes[1:]) < 20
-
-
-def test_a_chat_that_was_forgotten_for_others_is_read_from_the_history(
-    chatting: Chatting, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setattr("localpaged.chat.cache_watch.REMEMBERED_CHATS", 1)
-    chat = chatting.chat
-    chatting.ask()
-    chatting.begin().ask()
-    chatting.chat = chat
-
-    report = chatting.ask("More?")
-
-    assert report.cause is CacheCause.NOTHING
-    assert report.agreed_tokens > BLOCK
-
-
-def test_only_so_many_branches_are_remembered(chatting: Chatting):
-    chatting.ask("The first question is here.")
-    start = chatting.messages[2]
-    tips = []
-    for number in range(6):
-        chatting.go_to(start)
-        chatting.ask(f"{number} is the number of my question.")
-        tips.append(chatting.messages[-1])
-    chatting.go_to(tips[0])
-    assert chatting.ask("And?").cause is CacheCause.EDITED
-    chatting.go_to(tips[-1])
-    assert chatting.ask("And?").parting is None
-
-
-def test_what_was_sent_is_put_together_again_from_the_history(chatting: Chatting):
-    for text in ("One?", "Two?", "Three?"):
-        chatting.ask(text)
-    chatting.go_to(chatting.messages[2])
-    chatting.ask("Four?")
-
-    sent = chatting.service._store.last_sent(chatting.chat.id)
-
-    request = chatting.engine.submitted[-1]
-    answer = b"".join(piece_id(piece).to_bytes(4, "little") for piece in ANSWER.pieces)
-    prompt = b"".join(id_.to_bytes(4, "little") for id_ in request.prompt_ids)
-    assert sent is not None
-    assert sent.ids == prompt + answer
-    assert sent.prompt.num_computed == len(request.prompt_ids) + len(ANSWER.pieces) - 1
