@@ -11,7 +11,7 @@ import pytest
 from localpaged.chat.cache_report import CacheCause, CacheReport
 from localpaged.chat.events import TurnEnded
 from localpaged.cli_answer import StatusLine, TextAnswer
-from localpaged.engine.events import FinishReason, TokenEvent, Usage
+from localpaged.engine.events import Event, FinishReason, TokenEvent, Usage
 from localpaged.errors import StepFailed
 from localpaged.store.rows import TurnStatus
 from localpaged.store.store import Store
@@ -214,9 +214,10 @@ def test_a_signal_ends_the_answer_and_keeps_its_text(answer_with, last_chat, num
         if sum(isinstance(event, TokenEvent) for event in events) and len(seen) < 5:
             seen.extend(events)
             if len(seen) == 5:
-                signal.pthread_kill(threading.main_thread().ident, number)
+                signal.pthread_kill(main_thread, number)
 
-    seen = []
+    main_thread = threading.get_ident()
+    seen: list[Event] = []
     answer_with(["word "] * 100_000, listener=stop_after_a_while)
     before = signal.getsignal(number)
     done = call("ask", "Count.")

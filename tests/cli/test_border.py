@@ -13,12 +13,13 @@ import threading
 import time
 import warnings
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from localpaged import cli_ask, paths
 from localpaged.log_file import MAX_LOG_BYTES, append_to_log, logging_to_file
-from testkit.commands import call, run, start
+from testkit.commands import Process, call, run, start
 
 SECRET = "a question nobody else should read"
 
@@ -112,7 +113,7 @@ def test_a_full_disk_behind_stdout_is_told(home, arguments):
     assert done.err == "localpaged: stdout cannot be written: No space left on device.\n"
 
 
-def without(number):
+def without(number: int) -> dict[str, Any]:
     name = ("stdin", "stdout", "stderr")[number]
     return {name: None, "preexec_fn": lambda: os.close(number)}
 
@@ -156,11 +157,14 @@ def test_ctrl_c_while_it_reads_ends_it_at_once(home):
     assert err.strip() == b""
 
 
-def wait_until_reading(process):
+def wait_until_reading(process: Process) -> None:
     """Wait until the program has taken what is in its stdin."""
+    assert process.stdin is not None
     deadline = time.monotonic() + 20
     while time.monotonic() < deadline:
-        (waiting,) = struct.unpack("i", fcntl.ioctl(process.stdin, termios.FIONREAD, b"\0" * 4))
+        (waiting,) = struct.unpack(
+            "i", fcntl.ioctl(process.stdin.fileno(), termios.FIONREAD, b"\0" * 4)
+        )
         if not waiting:
             return
         time.sleep(0.01)

@@ -13,18 +13,9 @@ import pytest
 from localpaged import paths
 from localpaged.store.store import Store
 from testkit.builders import make_limited_store
-from testkit.commands import call, run
+from testkit.commands import Done, assert_refused, call, run
 
 NOBODY = 65_534
-
-
-def assert_is_told(done, *parts):
-    assert (done.code, done.out) == (6, "")
-    sentence, hint = done.err.splitlines()
-    assert sentence.startswith("localpaged: ")
-    assert hint.startswith("hint: ")
-    for part in (str(paths.database_file()), *parts):
-        assert part in done.err
 
 
 @pytest.fixture
@@ -65,14 +56,14 @@ def make_foreign(database):
 def test_a_database_that_is_not_ours_to_use_is_told_and_not_touched(database, spoil, part):
     spoil(database)
     before = database.read_bytes()
-    assert_is_told(call("ask", "Hi"), part)
+    assert_refused(call("ask", "Hi"), 6, str(paths.database_file()), part)
     assert database.read_bytes() == before
 
 
 def test_a_home_that_is_a_file_is_told(home, monkeypatch):
     monkeypatch.setenv(paths.HOME_VARIABLE, str(home / "file"))
     (home / "file").write_text("mine")
-    assert_is_told(call("ask", "Hi"), "Not a directory")
+    assert_refused(call("ask", "Hi"), 6, str(paths.database_file()), "Not a directory")
     assert (home / "file").read_text() == "mine"
 
 
@@ -81,14 +72,16 @@ def test_a_read_only_home_is_told(monkeypatch):
     try:
         monkeypatch.setenv(paths.HOME_VARIABLE, str(folder / "home"))
         folder.chmod(0o500)
-        assert_is_told(call_without_rights("ask", "Hi"), "cannot be written")
+        assert_refused(
+            call_without_rights("ask", "Hi"), 6, str(paths.database_file()), "cannot be written"
+        )
         assert not list(folder.iterdir())
     finally:
         folder.chmod(0o700)
         shutil.rmtree(folder)
 
 
-def call_without_rights(*arguments):
+def call_without_rights(*arguments: str) -> Done:
     """To root nothing is forbidden."""
     if os.geteuid() != 0:
         return call(*arguments)
@@ -99,7 +92,7 @@ def call_without_rights(*arguments):
         os.seteuid(0)
 
 
-def full_disk():
+def full_disk() -> Store:
     """Open the user's history on a disk that has no room left."""
     store, _ = make_limited_store(paths.database_file(), spare_pages=0)
     return store
@@ -107,7 +100,7 @@ def full_disk():
 
 def test_a_disk_that_is_full_before_the_answer_begins_is_told_at_once(home, answer_with):
     runs = answer_with(["never said"], open_store=full_disk)
-    assert_is_told(call("ask", "Hi " * 5_000), "is full")
+    assert_refused(call("ask", "Hi " * 5_000), 6, str(paths.database_file()), "is full")
     assert not runs.requests
 
 

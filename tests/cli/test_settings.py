@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import click
 import psutil
 import pytest
 
+from localpaged.cli import main
 from localpaged.cli_options import ByteSize, settings_from
 from localpaged.config import Settings
 from localpaged.decoder_config import DecoderConfig
+from localpaged.engine.params import EngineConfig
 from localpaged.engine_factory import FULL_CHATS, KV_SHARE_OF_FREE_MEMORY, size_pool
 from localpaged.errors import ConfigError, NoRoom
 from localpaged.models.catalogue import DEFAULT_MODEL
@@ -32,7 +35,7 @@ BLOCK_BYTES = 16 * 2 * 4 * 2 * 16 * 4  # tokens × K and V × layers × heads ×
 MIB = 1 << 20
 
 
-def sized(config=CONFIG, **settings):
+def sized(config: DecoderConfig = CONFIG, **settings: Any) -> EngineConfig:
     block_bytes = 16 * config.kv_bytes_per_token(4)
     return size_pool(config, Settings("model", **settings), block_bytes=block_bytes)
 
@@ -63,8 +66,8 @@ def test_what_is_no_size_is_refused(text):
 
 
 def test_what_is_not_asked_for_is_left_to_the_machine():
-    names = ("model", "dtype", "kv_dtype", "context", "kv_memory", "threads")
-    assert settings_from(dict.fromkeys(names)) == Settings(DEFAULT_MODEL)
+    options = {parameter.name: None for parameter in main.commands["chat"].params}
+    assert settings_from(options) == Settings(DEFAULT_MODEL)
 
 
 @pytest.mark.parametrize(

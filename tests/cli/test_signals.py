@@ -5,20 +5,23 @@ from __future__ import annotations
 import os
 import signal
 import sqlite3
+import subprocess
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from localpaged import paths
 from localpaged.store.rows import TurnStatus
 from localpaged.store.store import Store
-from testkit.commands import TIMEOUT_S, start
+from testkit.commands import TIMEOUT_S, Process, start
 
-ENDLESS = {"script": ["word "], "times": 20_000}
+ENDLESS: dict[str, Any] = {"script": ["word "], "times": 20_000}
 
 
-def turn_status():
+def turn_status() -> TurnStatus | None:
     """How the only answer stands on the disk; None when there is none."""
     if not paths.database_file().exists():
         return None
@@ -32,20 +35,32 @@ def turn_status():
         db.close()
 
 
-def wait_for(is_there):
+def wait_for(is_there: Callable[[], bool]) -> None:
     deadline = time.monotonic() + TIMEOUT_S
     while not is_there():
         assert time.monotonic() < deadline
         time.sleep(0.01)
 
 
-def ended(process):
+def start_ask(*, streams: dict[str, Any] | None = None, **script: Any) -> Process:
+    """Ask without anything in stdin."""
+    given = {"stdin": subprocess.DEVNULL} | (streams or {})
+    return start("ask", "Count.", streams=given, **(ENDLESS | script))
+
+
+def first_bytes(process: Process) -> bytes:
+    """Wait for the answer; `communicate` would not give what a buffer has taken."""
+    assert process.stdout is not None
+    return os.read(process.stdout.fileno(), 5)
+
+
+def ended(process: Process) -> tuple[int, str, str]:
     """Return the exit code, the rest of stdout, and stderr."""
     out, err = process.communicate(timeout=TIMEOUT_S)
     return process.returncode, out.decode(), err.decode()
 
 
-def saved_answer():
+def saved_answer() -> tuple[str, TurnStatus]:
     store = Store.open()
     try:
         conversation = store.conversation(store.chats()[0].id)
@@ -58,11 +73,9 @@ def saved_answer():
     ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
 )
 def test_a_signal_keeps_the_text_on_stdout_and_in_the_history(home, number, code):
-    with start("ask", "Count.", **ENDLESS) as process:
-        process.stdin.close()
-        begun = os.read(process.stdout.fileno(), 5)
+    with start_ask() as process:
+        begun = first_bytes(process)
         process.send_signal(number)
-        process.stdin = None
         returned, rest, err = ended(process)
     assert (returned, err) == (code, "")
     text, status = saved_answer()
@@ -71,34 +84,28 @@ def test_a_signal_keeps_the_text_on_stdout_and_in_the_history(home, number, code
 
 
 def test_a_signal_while_the_model_loads_ends_the_question(home):
-    with start("ask", "Count.", **ENDLESS, load_s=0.5) as process:
-        process.stdin.close()
+    with start_ask(load_s=0.5) as process:
         wait_for(lambda: turn_status() is TurnStatus.QUEUED)
         process.send_signal(signal.SIGINT)
-        process.stdin = None
         assert ended(process) == (130, "", "")
     assert turn_status() is TurnStatus.STOPPED
 
 
 def test_a_second_signal_ends_the_program_at_once(home):
-    with start("ask", "Count.", **ENDLESS, load_s=10 * TIMEOUT_S) as process:
-        process.stdin.close()
+    with start_ask(load_s=10 * TIMEOUT_S) as process:
         wait_for(lambda: turn_status() is TurnStatus.QUEUED)
         # The first one waits for the model, which cannot be interrupted while it loads.
         while process.poll() is None:
             process.send_signal(signal.SIGINT)
             time.sleep(0.05)
-        process.stdin = None
         assert ended(process) == (-signal.SIGINT, "", "")
 
 
 def test_an_ignored_hangup_stays_ignored(home):
     ignoring = {"preexec_fn": lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN)}
-    with start("ask", "Count.", script=["word "], times=200, streams=ignoring) as process:
-        process.stdin.close()
-        begun = os.read(process.stdout.fileno(), 5)
+    with start_ask(times=200, streams=ignoring) as process:
+        begun = first_bytes(process)
         process.send_signal(signal.SIGHUP)
-        process.stdin = None
         code, rest, err = ended(process)
     assert (code, begun.decode() + rest, err) == (0, "word " * 200 + "\n", "")
 
@@ -117,12 +124,10 @@ def test_a_full_disk_behind_stdout_ends_the_answer_with_a_sentence(home, option)
 
 def test_a_reader_that_went_away_stops_the_answer_quietly(home):
     reading, writing = os.pipe()
-    with start("ask", "Count.", **ENDLESS, streams={"stdout": writing}) as process:
+    with start_ask(streams={"stdout": writing}) as process:
         os.close(writing)
-        process.stdin.close()
         assert os.read(reading, 5) == b"word "
         os.close(reading)
-        process.stdin = None
         _, err = process.communicate(timeout=TIMEOUT_S)
     assert (process.returncode, err) == (141, b"")
     assert saved_answer()[1] is TurnStatus.STOPPED

@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ TIMEOUT_S = 60.0
 PIECES_PER_S = 1_000.0
 
 Process = subprocess.Popen[bytes]
-Streams = Mapping[str, Any]
+Streams = dict[str, Any]
 
 _TESTKIT = Path(__file__).parents[1]
 
@@ -59,8 +59,10 @@ def command_line(
 
 def start(*arguments: str, streams: Streams | None = None, **script: Any) -> Process:
     """Start a command; standard streams are pipes unless told."""
-    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
-    return subprocess.Popen(**command_line(*arguments, **script), **(pipes | (streams or {})))
+    given: dict[str, Any] = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    given |= command_line(*arguments, **script) | (streams or {})
+    process: Process = subprocess.Popen(**given)
+    return process
 
 
 def run(*arguments: str, stdin: bytes = b"", streams: Streams | None = None, **script: Any) -> Done:
@@ -80,6 +82,17 @@ def call(*arguments: str, stdin: bytes = b"") -> Done:
         main, arguments, input=stdin, prog_name="localpaged", catch_exceptions=False
     )
     return Done(result.exit_code, result.stdout, result.stderr)
+
+
+def assert_refused(done: Done, code: int, *parts: str) -> None:
+    """The command wrote one sentence, at most a hint, and nothing else; `parts` are in it."""
+    assert (done.code, done.out) == (code, "")
+    sentence, *rest = done.err.splitlines()
+    assert sentence.startswith("localpaged: ")
+    assert sentence.endswith((".", "?"))
+    assert not rest or (len(rest) == 1 and rest[0].startswith("hint: "))
+    for part in parts:
+        assert part in done.err
 
 
 class ScriptedRuns:
