@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from localpaged import paths
+from localpaged.errors import StoreError
+from localpaged.log_file import open_log
 from localpaged.plain_text import visible
 from localpaged.tui.bridge import EventBridge
 
@@ -21,7 +23,6 @@ if TYPE_CHECKING:
     from localpaged.chat.service import ChatService
 
 NO_TERMINAL_EXIT_CODE = 2
-MAX_LOG_BYTES = 1 << 20
 TAIL_BYTES = 8_192
 TAIL_LINES = 6
 
@@ -60,12 +61,19 @@ def run_chat(service: ChatService, *, is_ascii: bool = False) -> int:
 def taken(log_file: Path) -> Iterator[None]:
     """Lead descriptors 1 and 2 to `log_file`, and Textual to the terminal; undo it at the end.
 
-    Enter it before anything imports torch. Inside another `taken` it does nothing.
+    Enter it before anything imports torch. Inside another `taken` it does nothing. Raises
+    StoreError when the log cannot be written.
     """
     if _is_taken():
         yield
         return
-    log_fd = _open_log(log_file)
+    try:
+        log_fd = open_log(log_file)
+    except OSError as error:
+        raise StoreError(
+            f"The log {log_file} cannot be written: {error.strerror}.",
+            hint="Give yourself write access to its folder, or set LOCALPAGED_HOME.",
+        ) from error
     _flush()
     screen_fd, error_fd = os.dup(1), os.dup(2)
     # Textual draws on the one and asks the other for the terminal's size
@@ -100,15 +108,6 @@ def _tell(text: str) -> None:
 
 def _is_taken() -> bool:
     return sys.__stderr__ is not None and sys.__stderr__ is sys.__stdout__
-
-
-def _open_log(log_file: Path) -> int:
-    paths.ensure_private_dir(log_file.parent)
-    if log_file.exists() and log_file.stat().st_size > MAX_LOG_BYTES:
-        log_file.replace(log_file.with_suffix(".old.log"))
-    fd = os.open(log_file, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-    os.fchmod(fd, 0o600)
-    return fd
 
 
 def _flush() -> None:

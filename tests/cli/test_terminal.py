@@ -80,6 +80,16 @@ def test_a_model_that_is_not_there_is_told_in_the_chat(ready_home, monkeypatch):
         assert terminal.wait() == 0
 
 
+def test_a_home_that_cannot_be_written_is_told_before_the_screen_is_taken(home, monkeypatch):
+    (home / "file").touch()
+    monkeypatch.setenv(paths.HOME_VARIABLE, str(home / "file"))
+    with in_terminal(command_line("chat")) as terminal:
+        assert terminal.wait() == 6
+    assert "cannot be written: Not a directory." in terminal.text.replace("\n", "")
+    assert b"\x1b[?1049h" not in terminal.output
+    assert "Traceback" not in terminal.text
+
+
 @pytest.mark.model
 def test_several_chats_on_a_terminal_and_a_clean_way_out(home_with_model):
     with in_terminal(command_line("chat")) as terminal:
