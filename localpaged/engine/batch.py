@@ -61,6 +61,24 @@ def build_batch(plan: StepPlan, *, block_size: int) -> Batch:
     )
 
 
+def fresh_rests(plan: StepPlan, *, block_size: int) -> list[int]:
+    """Return the slots behind each row's end in a last block that the row got in this step.
+
+    Attention reads them, multiplied by zero. A block that others had before may hold what is not
+    finite there, and zero times that is not zero.
+    """
+    copied = {copy.target for copy in plan.copies}
+    slots: list[int] = []
+    for row in plan.rows:
+        last, num_used = divmod(row.end, block_size)
+        if not num_used:
+            continue
+        block = row.block_table[last]
+        if row.start <= last * block_size or block in copied:
+            slots += range(block * block_size + num_used, (block + 1) * block_size)
+    return slots
+
+
 def _run(block_table: tuple[int, ...]) -> range | None:
     run = range(block_table[0], block_table[0] + len(block_table))
     return run if block_table == tuple(run) else None

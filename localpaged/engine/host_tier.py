@@ -89,6 +89,14 @@ class HostTier:
         self._prune(path[-1])
         self._touch(path)
 
+    def discard(self, keys: Sequence[BlockKey]) -> None:
+        """Forget what is here of the prefix `keys`, from its end on, as far as it ends there."""
+        for entry in reversed(self._walk(keys)):
+            if entry.children or entry.num_locks:
+                break
+            if entry.slot is not None:
+                self._drop(entry.slot)
+
     def lock(self, slots: Iterable[int]) -> None:
         """Keep slots, because a step will read them."""
         for slot in slots:

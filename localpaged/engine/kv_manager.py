@@ -172,7 +172,11 @@ class KVManager:
             self.pool.release(sequence.block_table.pop())
 
     def release(self, sequence: Sequence) -> None:
-        """Give back every block; the published ones stay cached. Twice does no harm."""
+        """Give back every block; the published ones stay cached. Twice does no harm.
+
+        What a failed sequence computed may not be finite, and is forgotten.
+        """
+        keys = sequence.keys(sequence.num_published * self.block_size)
         self._settle_copy(sequence)
         self._settle_swap_ins(sequence)
         # Tails first, so that the free list hands the blocks out in table order again.
@@ -181,6 +185,10 @@ class KVManager:
         sequence.block_table.clear()
         sequence.num_computed = 0
         sequence.num_published = 0
+        if sequence.has_failed:
+            self.host.discard(keys)
+            for block in self.tree.discard(keys, lambda b: self.pool.refs(b) == 0):
+                self.pool.leave_tree(block)
 
     def check(self, sequences: Iterable[Sequence]) -> None:
         """Recompute every invariant from the live sequences."""

@@ -31,7 +31,8 @@ class LayerKV:
 class KVStorage:
     """K and V of every layer, addressed by block and slot. Engine thread only.
 
-    Every element is finite from the start, so masked reads of unwritten slots are harmless.
+    Every element is finite from the start, and what a sequence reads behind its end is cleared when
+    it gets the block, so masked reads of unwritten slots are harmless.
     `num_blocks` usable blocks may be addressed; more after `grow`. On the CPU it can be made with
     all the blocks a pool may grow to: what was never written takes addresses, not memory.
     Beside the pool, `host_blocks` slots keep blocks that it gave up.
@@ -83,6 +84,13 @@ class KVStorage:
             slots = torch.tensor([move.slot for move in moves])
             for part, host in zip(self._parts, self._host_parts, strict=True):
                 part.index_copy_(1, blocks, host.index_select(1, slots))
+
+    def clear(self, slots: Sequence[int]) -> None:
+        """Write zeros into slots, in all layers."""
+        if slots:
+            indexes = torch.tensor(slots)
+            for part in self._parts:
+                part.flatten(1, 2).index_fill_(1, indexes, 0)
 
     def poison(self, value: float = 1e4) -> None:
         """Fill everything but the read padding with a finite, loud value; for tests."""

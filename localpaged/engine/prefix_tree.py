@@ -144,6 +144,34 @@ class PrefixTree:
             self._push(node)
         return evicted
 
+    def discard(self, keys: Sequence[BlockKey], can_evict: Callable[[int], bool]) -> list[int]:
+        """Give up what is known of the prefix `keys`, from its end on, as far as it ends there.
+
+        Stops at a block that is used and where another prefix goes on.
+        """
+        node, index, common = self._root, 0, 0
+        while index < len(keys):
+            child = node.children.get(keys[index])
+            if child is None:
+                break
+            node, common = child, _common_blocks(child.keys, keys, index)
+            index += common
+            if common < len(child.keys):
+                return []
+        discarded: list[int] = []
+        while node.blocks and not node.children:
+            key = node.keys[0]
+            while node.blocks and can_evict(node.blocks[-1]):
+                discarded.append(node.blocks.pop())
+                node.keys.pop()
+            if node.blocks:
+                self._push(node)
+                break
+            assert node.parent is not None
+            self._remove(node, key)
+            node = node.parent
+        return discarded
+
     def blocks(self) -> Iterator[int]:
         """Every block of the tree."""
         stack = [self._root]

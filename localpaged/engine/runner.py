@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import torch
 
-from localpaged.engine.batch import build_batch
+from localpaged.engine.batch import build_batch, fresh_rests
 from localpaged.engine.kv_storage import KVStorage
 from localpaged.engine.logprobs import score_prompt
 from localpaged.engine.model import PagedModel
@@ -43,6 +43,7 @@ class ModelRunner:
         self._kv.swap_in(plan.swap_ins)
         swap_s = time.perf_counter() - started_s
         self._kv.apply(plan.copies)
+        self._kv.clear(fresh_rests(plan, block_size=self._kv.block_size))
         batch = build_batch(plan, block_size=self._kv.block_size)
         hidden = self._model.forward(batch, self._kv)
         results: list[RowResult | None] = [None] * len(plan.rows)

@@ -139,7 +139,8 @@ class Scheduler:
         by_id = {s.id: s for s in self.running}
         planned = [by_id[row.sequence_id] for row in plan.rows]
         for sequence, row, row_result in zip(planned, plan.rows, result.rows, strict=True):
-            if row_result is None or row_result.error is None:
+            sequence.has_failed = row_result is not None and row_result.error is not None
+            if not sequence.has_failed:
                 self.kv.advance(sequence, len(row.token_ids) - row.num_drafts)
                 if row.num_drafts and row_result is not None:
                     num_right = len(row_result.token_ids) - 1

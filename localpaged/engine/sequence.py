@@ -65,6 +65,7 @@ class Sequence:
         self.block_table: list[int] = []
         self.pending_copy: BlockCopy | None = None
         self.swap_ins: list[BlockMove] = []
+        self.has_failed = False
         self.is_paused = False
         self.drafter = Drafter()
         self.status = Status.WAITING

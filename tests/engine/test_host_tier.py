@@ -207,6 +207,17 @@ def test_storing_does_not_give_up_the_end_of_the_same_prefix():
     assert tier.num_used == 1
 
 
+def test_a_discarded_prefix_is_forgotten_as_far_as_it_ends_there():
+    tier = HostTier(5)
+    tier.store(keys(1, 2, 3), [11, 12, 13])
+    tier.store(keys(1, 9), [19])
+    tier.confirm(tier.take_moves(), has_moved=True)
+    tier.discard(keys(1, 2, 3))
+    tier.check(Counter())
+    assert len(tier.match(keys(1, 2, 3), 0)) == 1
+    assert len(tier.match(keys(1, 9), 0)) == 2
+
+
 @given(
     st.integers(0, 5),
     st.lists(

@@ -124,3 +124,16 @@ def test_the_eviction_heap_does_not_grow_with_matches():
         match(tree, "aaaabbbb")
     assert len(tree._heap) < 200
     assert tree.evict(2, lambda block: True) == [3, 2]
+
+
+def test_a_discarded_prefix_is_gone_as_far_as_it_ends_there():
+    tree = PrefixTree()
+    tree.insert(keys_of("aaaabbbbcccc"), [2, 3, 4])
+    tree.insert(keys_of("aaaabbbbdddd"), [2, 3, 5])
+    assert tree.discard(keys_of("aaaabbbb"), lambda block: True) == []
+    assert tree.discard(keys_of("aaaabbbbcccc"), lambda block: True) == [4]
+    assert match(tree, "aaaabbbbcccc").blocks == (2, 3)
+    assert tree.discard(keys_of("aaaabbbbdddd"), lambda block: block != 2) == [5, 3]
+    tree.check()
+    assert list(tree.blocks()) == [2]
+    assert tree.evict(5, lambda block: True) == [2]

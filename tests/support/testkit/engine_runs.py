@@ -119,8 +119,9 @@ def collect(outcomes: dict[str, Outcome], events: Iterable[Event]) -> None:
             case FinishEvent():
                 assert not outcome.is_over, "two ends"
                 outcome.finish = event
-            case FailEvent():
-                assert not outcome.is_over, "two ends"
+            case FailEvent():  # one for all answers, those that have ended included
+                assert outcome.fail is None, "two ends"
+                assert outcome.finish is None or not outcome.finish.is_last, "two ends"
                 outcome.fail = event
 
 

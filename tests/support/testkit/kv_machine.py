@@ -33,7 +33,7 @@ class KVMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.fails_before = self.fails_after = False
+        self.failures_before = self.failures_after = 0
         runner = FakeRunner(
             NUM_BLOCKS, block_size=SIZE, before_run=self._before_run, after_run=self._after_run
         )
@@ -90,11 +90,13 @@ class KVMachine(RuleBasedStateMachine):
             self._step()
             self.core.check()
 
-    @rule(is_before=st.booleans())
-    def a_step_fails(self, is_before: bool) -> None:
-        self.fails_before, self.fails_after = is_before, not is_before
+    @rule(is_before=st.booleans(), count=st.sampled_from((1, 1, 1, 2)))
+    def a_step_fails(self, is_before: bool, count: int) -> None:
+        """Once, and its rows are run alone; twice, and the first of them fails for good."""
+        self.failures_before = count if is_before else 0
+        self.failures_after = 0 if is_before else count
         self._step()
-        self.fails_before = self.fails_after = False
+        self.failures_before = self.failures_after = 0
 
     @precondition(lambda self: self.prompts)
     @rule(data=st.data(), branch=st.sampled_from((None, None, 0, 1)))
@@ -165,13 +167,13 @@ class KVMachine(RuleBasedStateMachine):
         collect(self.outcomes, self.core.step())
 
     def _before_run(self, plan: object) -> None:
-        if self.fails_before:
-            self.fails_before = False
+        if self.failures_before:
+            self.failures_before -= 1
             raise RuntimeError("as told")
 
     def _after_run(self, plan: object) -> None:
-        if self.fails_after:
-            self.fails_after = False
+        if self.failures_after:
+            self.failures_after -= 1
             raise RuntimeError("as told")
 
     def _check_beams(self, name: str, outcome: Outcome) -> None:
