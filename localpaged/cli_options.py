@@ -37,7 +37,7 @@ class ByteSize(click.ParamType[int]):
 def engine_options(command: F) -> F:
     """Add the options that say which model runs and in how much memory."""
     for option in (
-        click.option("--threads", type=click.IntRange(1, 1024), help="Cores that compute."),
+        click.option("--threads", type=int, help="Cores that compute."),
         click.option("--kv-memory", type=ByteSize(), help="Limit of KV memory, such as 512M."),
         click.option(
             "--host-memory", type=ByteSize(), help="Memory for KV that does not fit, such as 4G."

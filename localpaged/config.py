@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 
 from localpaged.errors import ConfigError
@@ -49,7 +50,9 @@ class Settings:
                 f"{self.kv_memory_bytes:,} bytes of KV memory are too few to chat.",
                 hint=f"Give it at least {MIN_KV_MEMORY_BYTES >> 20}M.",
             )
-        if self.threads is not None and self.threads < 1:
+        num_cores = os.cpu_count() or 1
+        if self.threads is not None and not 1 <= self.threads <= num_cores:
             raise ConfigError(
-                f"{self.threads} threads cannot compute anything.", hint="Give at least 1."
+                f"{self.threads:,} threads were asked for; this machine has {num_cores} cores.",
+                hint=f"Give 1 to {num_cores}, or leave it out.",
             )

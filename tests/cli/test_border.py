@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from localpaged import cli_ask, paths
+from localpaged import cli_ask, paths, wiring
 from localpaged.log_file import MAX_LOG_BYTES, append_to_log, logging_to_file
 from testkit.commands import Process, call, run, start
 
@@ -47,6 +47,20 @@ def test_an_unexpected_error_is_a_sentence_and_its_traceback_is_in_the_log(home,
     assert "ZeroDivisionError" in text
     assert SECRET not in text
     assert stat.S_IMODE(log.stat().st_mode) == 0o600
+
+
+def test_an_engine_that_breaks_is_a_sentence_and_its_traceback_is_in_the_log(
+    ready_home, monkeypatch
+):
+    def load_broken(open_model, settings, on_load):
+        raise ZeroDivisionError("division by zero")
+
+    monkeypatch.setattr(wiring, "load_core", load_broken)
+    done = call("ask", "Hi")
+    assert (done.code, done.out) == (5, "")
+    assert "The engine stopped: ZeroDivisionError: division by zero" in done.err
+    assert "Traceback" not in done.err
+    assert "Traceback (most recent call last)" in paths.log_file().read_text()
 
 
 def test_a_log_that_cannot_be_written_changes_no_exit_code(home, broken):

@@ -78,6 +78,7 @@ def test_what_is_not_asked_for_is_left_to_the_machine():
         ({"context_tokens": 63}, "63 tokens"),
         ({"kv_memory_bytes": MIB - 1}, "1,048,575 bytes"),
         ({"threads": 0}, "0 threads"),
+        ({"threads": 100_000}, "100,000 threads were asked for; this machine has"),
     ],
 )
 def test_settings_that_make_no_sense_are_refused_with_what_would(setting, part):

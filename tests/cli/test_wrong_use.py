@@ -38,7 +38,8 @@ def no_engine(monkeypatch):
         ("--kv-memory", "1K", "1,024 bytes of KV memory"),
         ("--kv-memory", "0", "--kv-memory"),
         ("--kv-memory", "much", "--kv-memory"),
-        ("--threads", "0", "--threads"),
+        ("--threads", "0", "0 threads"),
+        ("--threads", "100000", "100,000 threads"),
         ("--dtype", "int3", "--dtype"),
     ],
 )
