@@ -143,7 +143,7 @@ def test_a_cancelled_beam_search_gives_what_it_has():
     "make",
     [
         lambda: BeamParams(width=1),
-        lambda: BeamParams(width=2, early_stopping="maybe"),
+        lambda: BeamParams(width=2, early_stopping="maybe"),  # type: ignore[arg-type]
         lambda: BeamParams(width=2, length_penalty=float("nan")),
         lambda: Request("a", (1,), SamplingParams(), num_samples=0),
         lambda: Request("a", (1,), SamplingParams(), num_samples=3, beam=BeamParams(width=2)),

@@ -282,7 +282,7 @@ def test_a_plan_without_a_grammar_carries_no_mask():
 @pytest.mark.parametrize(
     "make",
     [
-        lambda: Grammar("yaml", "a"),
+        lambda: Grammar("yaml", "a"),  # type: ignore[arg-type]
         lambda: Grammar("regex", ""),
         lambda: Grammar("regex", "x" * 300_000),
         lambda: Request("a", (1,), grammar=Grammar("regex", "a"), beam=BeamParams(2)),

@@ -17,7 +17,8 @@ class AttentionBatch:
     `tables[s]`. Rows with one query come first; there are `num_decodes` of them.
     `block_tables` [num_decodes, widest] int64 are their tables, padded with a block that is
     finite everywhere; slots behind a sequence's end must be finite, too: they are masked, not
-    skipped. `runs[s]` is the row's table as a range when its blocks lie side by side. `shared` keeps what an implementation computes once for all layers.
+    skipped. `runs[s]` is the row's table as a range when its blocks lie side by side. `shared`
+    keeps what an implementation computes once for all layers.
     """
 
     tables: tuple[torch.Tensor, ...]  # each [blocks of the row] int64
