@@ -65,7 +65,7 @@ class PrefixTree:
     def match(self, keys: Sequence[BlockKey], tail: Sequence[int]) -> Match:
         """Find the longest known prefix of `keys` followed by the unaligned tokens `tail`.
 
-        Every node on the way, the one in which the match ends included, becomes recent.
+        What matched becomes recent, and nothing else: an edge in which the match ends is split.
         """
         self._clock += 1
         blocks: list[int] = []
@@ -74,18 +74,12 @@ class PrefixTree:
             child = node.children.get(keys[index])
             if child is None:
                 break
-            common = _common_blocks(child.keys, keys, index)
-            blocks += child.blocks[:common]
-            index += common
-            self._touch(child)
-            node = child
-            if common < len(child.keys):
-                wanted = keys[index] if index < len(keys) else tail
-                partial = self._best_partial([(child.keys[common], child, common)], wanted)
-                return Match(tuple(blocks), partial)
+            node = self._upper_part(child, _common_blocks(child.keys, keys, index))
+            blocks += node.blocks
+            index += len(node.blocks)
+            self._touch(node)
         wanted = keys[index] if index < len(keys) else tail
-        nexts = [(key, child, 0) for key, child in node.children.items()]
-        return Match(tuple(blocks), self._best_partial(nexts, wanted))
+        return Match(tuple(blocks), self._best_partial(node, wanted))
 
     def insert(self, keys: Sequence[BlockKey], blocks: Sequence[int]) -> list[int]:
         """Make the prefix `keys`, whose KV is in `blocks`, known; return its canonical blocks.
@@ -103,13 +97,10 @@ class PrefixTree:
                 canonical += blocks[index:]
                 self._append(node, list(keys[index:]), list(blocks[index:]))
                 break
-            common = _common_blocks(child.keys, keys, index)
-            if common < len(child.keys) and index + common < len(keys):
-                child = self._split(child, common)
-            canonical += child.blocks[:common]
-            index += common
-            self._touch(child)
-            node = child
+            node = self._upper_part(child, _common_blocks(child.keys, keys, index))
+            canonical += node.blocks
+            index += len(node.blocks)
+            self._touch(node)
         return canonical
 
     def evict(
@@ -215,6 +206,9 @@ class PrefixTree:
         self._num_nodes += 1
         self._touch(child)
 
+    def _upper_part(self, node: _Node, num_blocks: int) -> _Node:
+        return node if num_blocks == len(node.blocks) else self._split(node, num_blocks)
+
     def _split(self, node: _Node, at: int) -> _Node:
         """Cut an edge in two; return the upper part, which keeps its place in the parent."""
         assert node.parent is not None and 0 < at < len(node.keys)
@@ -246,18 +240,20 @@ class PrefixTree:
         self._entries += 1
         heapq.heappush(self._heap, (node.last_used, self._entries, node))
 
-    def _best_partial(
-        self, nexts: Sequence[tuple[BlockKey, _Node, int]], wanted: Sequence[int]
-    ) -> PartialMatch | None:
-        best: PartialMatch | None = None
-        best_node = self._root
-        for key, node, index in nexts:
+    def _best_partial(self, node: _Node, wanted: Sequence[int]) -> PartialMatch | None:
+        """Find the block below `node` that begins most like `wanted`."""
+        best_tokens, best = 0, node
+        for key, child in node.children.items():
             num_tokens = _common_tokens(key, wanted)
-            if num_tokens > (best.num_tokens if best else 0):
-                best, best_node = PartialMatch(node.blocks[index], num_tokens), node
-        if best is not None:
-            self._touch(best_node)
-        return best
+            if num_tokens > best_tokens:
+                best_tokens, best = num_tokens, child
+        if not best_tokens:
+            return None
+        if 2 * best_tokens >= len(best.keys[0]):
+            # A few common tokens, a template's first words, must not keep a whole chat recent.
+            best = self._upper_part(best, 1)
+            self._touch(best)
+        return PartialMatch(best.blocks[0], best_tokens)
 
 
 def _path(node: _Node) -> list[BlockKey]:

@@ -66,12 +66,20 @@ def test_a_held_block_and_everything_above_it_stay():
     assert tree.evict(9, lambda block: block not in held) == [3, 2]
 
 
-def test_a_match_that_ends_inside_an_edge_keeps_that_edge_recent():
+def test_a_match_that_ends_inside_an_edge_keeps_what_matched_recent_and_no_more():
     tree = PrefixTree()
     tree.insert(keys_of("aaaabbbb"), [2, 3])
     tree.insert(keys_of("ccccdddd"), [4, 5])
     match(tree, "aaaaxxxx")
-    assert tree.evict(1, lambda block: True) == [5]
+    assert tree.evict(4, lambda block: True) == [3, 5, 4, 2]
+
+
+def test_a_few_common_tokens_do_not_keep_an_old_prefix_recent():
+    tree = PrefixTree()
+    tree.insert(keys_of("aaaabbbbcccc"), [2, 3, 4])
+    tree.insert(keys_of("xxxx"), [5])
+    assert match(tree, "ayyy").partial == PartialMatch(2, 1)
+    assert tree.evict(4, lambda block: True) == [4, 3, 2, 5]
 
 
 def test_a_partly_matched_block_becomes_recent():
