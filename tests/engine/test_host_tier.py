@@ -1,6 +1,7 @@
 """KV that the pool gives up goes to host memory and comes back; only the clock can tell."""
 
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 import torch
@@ -102,6 +103,31 @@ def test_what_comes_back_is_not_copied_out_again():
     outs = [move.slot for plan in runner.plans for move in plan.swap_outs]
     assert len(outs) == len(set(outs)) == core.snapshot().host_used_blocks
     assert core.snapshot().swapped_in_blocks > len(CHATS)
+
+
+class TimedRunner(FakeRunner):
+    """A token takes a millisecond, a move as long as it is told; `now_s` is the time."""
+
+    def __init__(self, move_s):
+        super().__init__(12)
+        self.move_s = move_s
+        self.now_s = 0.0
+
+    def run(self, plan):
+        swap_s = self.move_s * (len(plan.swap_outs) + len(plan.swap_ins))
+        self.now_s += 0.001 * plan.num_tokens + swap_s
+        return replace(super().run(plan), swap_s=swap_s)
+
+
+@pytest.mark.parametrize(("move_s", "is_swapped"), [(0.001, True), (10.0, False)])
+def test_the_measured_costs_choose_between_swap_and_recompute(move_s, is_swapped):
+    runner = TimedRunner(move_s)
+    core, _ = swapping_core(runner=runner, host_use="auto", clock=lambda: runner.now_s)
+    for _ in range(2):
+        outcomes = run(core, [make_request(n, p, max_tokens=20) for n, p in CHATS.items()])
+        assert_answers(outcomes, CHATS, 20)
+    assert core.snapshot().preemptions > 0
+    assert (core.snapshot().swapped_in_blocks > 0) == is_swapped
 
 
 class Breaking:
