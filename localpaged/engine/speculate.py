@@ -9,7 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-LONGEST_NGRAM = 3
+FIRST_RATES = (0.15, 0.4, 0.6)
+"""How often a draft is right before any was seen, by length of n-gram: a word alone says little."""
+
+LONGEST_NGRAM = len(FIRST_RATES)
 MEMORY = 0.9
 """Weight of what was learned before when a draft is judged."""
 
@@ -38,7 +41,7 @@ class Drafter:
     def __init__(self) -> None:
         self._continuations: dict[tuple[int, ...], int] = {}
         self._num_indexed = 0
-        self._lengths = [_Record() for _ in range(LONGEST_NGRAM)]
+        self._lengths = [_Record(rate) for rate in FIRST_RATES]
         self._used: _Record | None = None
 
     def propose(self, tokens: Sequence[int], *, limit: int, price: float) -> tuple[int, ...]:
@@ -104,9 +107,9 @@ class DraftCosts:
 class _Record:
     """How often the drafts of one length of n-gram were right."""
 
-    def __init__(self) -> None:
-        self._num_right = 1.0
+    def __init__(self, rate: float) -> None:
         self._num_judged = 2.0
+        self._num_right = rate * self._num_judged
         self._pause = SHORTEST_PAUSE
         self._num_paused = 0
 
