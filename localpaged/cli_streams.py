@@ -6,7 +6,7 @@ import io
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from localpaged.errors import ConfigError
@@ -42,7 +42,7 @@ class _Output(io.TextIOWrapper):
 
 
 def fill_streams() -> None:
-    """Give closed standard streams a place. Raises ConfigError for stdout."""
+    """Give closed standard streams a place, and let all wait. Raises ConfigError for stdout."""
     # A file that is opened later must not get the number of a standard stream.
     if sys.stdin is None:
         sys.stdin = Path(os.devnull).open()  # noqa: SIM115
@@ -52,6 +52,10 @@ def fill_streams() -> None:
         raise ConfigError(
             "stdout is closed: there is nowhere to write.", hint="Give it a file or /dev/null."
         )
+    for stream in (sys.stdin, sys.stdout, sys.stderr):
+        # Who started us may not want to wait on its side; then ours would fail in mid-text.
+        with suppress(OSError):
+            os.set_blocking(stream.fileno(), True)
 
 
 @contextmanager

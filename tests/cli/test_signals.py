@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import sqlite3
+import struct
 import subprocess
+import termios
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -52,6 +55,11 @@ def first_bytes(process: Process) -> bytes:
     """Wait for the answer; `communicate` would not give what a buffer has taken."""
     assert process.stdout is not None
     return os.read(process.stdout.fileno(), 5)
+
+
+def num_readable(descriptor: int) -> int:
+    (count,) = struct.unpack("i", fcntl.ioctl(descriptor, termios.FIONREAD, b"\0" * 4))
+    return int(count)
 
 
 def ended(process: Process) -> tuple[int, str, str]:
@@ -131,3 +139,25 @@ def test_a_reader_that_went_away_stops_the_answer_quietly(home):
         _, err = process.communicate(timeout=TIMEOUT_S)
     assert (process.returncode, err) == (141, b"")
     assert saved_answer()[1] is TurnStatus.STOPPED
+
+
+def test_pipes_that_do_not_wait_are_made_to(home):
+    (question, asking), (answer, answering) = os.pipe(), os.pipe()
+    for descriptor in (question, answering):
+        os.set_blocking(descriptor, False)
+    streams = {"stdin": question, "stdout": answering}
+    with start("ask", script=["word " * 1_000], times=200, streams=streams) as process:
+        os.close(answering)
+        os.write(asking, b"Count")
+        wait_for(lambda: num_readable(question) == 0)
+        os.write(asking, b" to ten.")
+        os.close(asking)
+        # More than a pipe holds: the program has to wait for this reader.
+        wait_for(lambda: num_readable(answer) > 40_000 or process.poll() is not None)
+        with os.fdopen(answer, "rb") as reader:
+            assert reader.read() == b"word " * 200_000 + b"\n"
+        assert process.wait(TIMEOUT_S) == 0
+    os.close(question)
+    store = Store.open()
+    assert store.conversation(store.chats()[0].id).messages[0].text == "Count to ten."
+    store.close()
