@@ -12,6 +12,7 @@ from localpaged import __version__
 from localpaged.cli_errors import exit_code_of
 from localpaged.cli_models import models
 from localpaged.cli_options import engine_options, settings_from
+from localpaged.engine.params import DEFAULT_TEMPERATURE, DEFAULT_TOP_P
 from localpaged.errors import ConfigError
 
 
@@ -41,13 +42,15 @@ def main() -> None:
     """Chat with a language model that runs on this machine, in this program.
 
     Without a command, opens the chat. Nothing is sent anywhere: no telemetry, and no network
-    after a model was pulled.
+    after a model was pulled. LOCALPAGED_HOME puts all files below one folder, LOCALPAGED_MODEL
+    chooses the model.
     """
 
 
 @main.command()
+@click.option("--ascii", "is_ascii", is_flag=True, help="Draw with ASCII characters alone.")
 @engine_options
-def chat(**options: Any) -> int:
+def chat(is_ascii: bool, **options: Any) -> int:
     """Open the chat: many chats at once, live KV memory."""
     settings = settings_from(options)
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
@@ -64,7 +67,7 @@ def chat(**options: Any) -> int:
 
         service = open_service(settings)
         try:
-            return run_chat(service)
+            return run_chat(service, is_ascii=is_ascii)
         finally:
             service.close()
 
@@ -73,9 +76,16 @@ def chat(**options: Any) -> int:
 @click.argument("question", nargs=-1)
 @click.option("--system", "-s", help="System prompt of a new chat.")
 @click.option("--continue", "-c", "is_continued", is_flag=True, help="Go on with the last chat.")
-@click.option("--temperature", "-t", type=float, help="0 always takes the likeliest token.")
+@click.option(
+    "--temperature",
+    "-t",
+    type=float,
+    help=f"0 always takes the likeliest token; {DEFAULT_TEMPERATURE} unless told.",
+)
 @click.option("--top-k", type=int, help="Choose among the k likeliest tokens.")
-@click.option("--top-p", type=float, help="Choose among tokens of this total probability.")
+@click.option(
+    "--top-p", type=float, help=f"Choose among tokens of this total probability; {DEFAULT_TOP_P}."
+)
 @click.option("--min-p", type=float, help="Drop tokens below this share of the likeliest.")
 @click.option("--seed", type=int, help="The same seed gives the same answer.")
 @click.option("--max-tokens", "-n", type=int, help="Length limit of the answer.")

@@ -26,6 +26,7 @@ from localpaged.cli_options import settings_from
 from localpaged.engine.events import FinishReason
 from localpaged.engine.params import SamplingParams
 from localpaged.errors import ChatError, ConfigError, LocalPagedError
+from localpaged.models.registry import find_model
 from localpaged.store.rows import Chat, Turn
 
 SAMPLING_OPTIONS = ("temperature", "top_k", "top_p", "min_p", "seed", "max_tokens")
@@ -72,6 +73,8 @@ class _Asking:
             stop=tuple(options["stop"]),
         )
         settings = settings_from(options)
+        # A model that is not there must not leave a chat behind.
+        find_model(settings.model)
         # Late: the engine's thread should begin to import torch only when the input is fine.
         from localpaged.wiring import open_service
 

@@ -25,9 +25,12 @@ if TYPE_CHECKING:
 _LINE_EVERY_S = 2.0
 
 
-@click.group()
-def models() -> None:
+@click.group(invoke_without_command=True)
+@click.pass_context
+def models(ctx: click.Context) -> None:
     """Fetch, list, describe and remove models."""
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help())
 
 
 @models.command()

@@ -42,9 +42,9 @@ def engine_options(command: F) -> F:
         click.option(
             "--host-memory", type=ByteSize(), help="Memory for KV that does not fit, such as 4G."
         ),
-        click.option("--kv-dtype", type=click.Choice(KV_DTYPES), help="Numbers of KV memory."),
+        click.option("--kv-dtype", type=click.Choice(KV_DTYPES), help="Number format of KV."),
         click.option("--context", type=click.IntRange(1), help="Tokens a chat may have."),
-        click.option("--dtype", type=click.Choice(DTYPES), help="Numbers to compute with."),
+        click.option("--dtype", type=click.Choice(DTYPES), help="Number format to compute in."),
         click.option(
             "--model",
             "-m",

@@ -12,6 +12,9 @@ from localpaged.errors import BadParameter
 RequestId = str
 HostUse = Literal["auto", "always", "never"]
 BLOCK_SIZE_TOKENS = 16
+# What the authors of the default model recommend; small models wander when it is hotter.
+DEFAULT_TEMPERATURE = 0.2
+DEFAULT_TOP_P = 0.9
 MAX_STOPS = 16
 MAX_STOP_CHARS = 1_000
 MAX_BRANCHES = 64
@@ -56,9 +59,9 @@ class SamplingParams:
     Raises BadParameter, naming the field, for values out of range.
     """
 
-    temperature: float = 0.7
+    temperature: float = DEFAULT_TEMPERATURE
     top_k: int = 0
-    top_p: float = 0.95
+    top_p: float = DEFAULT_TOP_P
     min_p: float = 0.0
     seed: int | None = None
     max_tokens: int | None = None

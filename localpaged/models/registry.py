@@ -63,6 +63,10 @@ def find_model(name_or_path: str | Path) -> ModelEntry:
     entries = {entry.name: entry for entry in list_entries()}
     if wanted in entries:
         return entries[wanted]
+    # A file `Qwen3-0.6B.gguf` is listed as qwen3-0.6b; both ways of writing it are meant.
+    for name, entry in entries.items():
+        if name.lower() == wanted.lower():
+            return entry
     if (path := local_path(wanted)) is not None:
         return ModelEntry(path.stem if path.suffix == _GGUF else path.name, path, False, str(path))
     raise not_found(wanted, entries)
@@ -135,6 +139,10 @@ def not_found(wanted: str, here: Iterable[str]) -> ModelNotFound:
     nearest = max(known, key=lambda name: _likeness(wanted, name))
     guess = f" Did you mean {nearest}?" if _likeness(wanted, nearest) >= MIN_LIKENESS else ""
     shown = ", ".join(here) if here else "none yet"
+    if "/" in wanted:
+        return ModelNotFound(
+            f"There is no file or folder {visible(wanted)!r}.", hint=f"Models here: {shown}."
+        )
     return ModelNotFound(
         f"There is no model {visible(wanted)!r} here.{guess}", hint=f"Models here: {shown}."
     )

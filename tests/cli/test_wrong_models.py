@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from localpaged import paths
 from localpaged.models.catalogue import DEFAULT_MODEL
+from localpaged.store.store import Store
 from testkit.commands import assert_refused, call
 from testkit.gguf_files import add_byte_level_tokenizer, save_tiny_gguf
 
@@ -19,6 +21,18 @@ def test_an_unknown_model_tells_which_are_here(ready_home):
 
 def test_without_any_model_it_tells_how_to_get_one(home):
     assert_refused(call("ask", "Hi"), 4, "is not here yet", "localpaged models pull")
+
+
+def test_an_unknown_model_leaves_no_chat_behind(ready_home):
+    call("ask", "--model", "nix", "Hi")
+    assert_refused(call("ask", "--continue", "And then?", "--model", "nix"), 4)
+    assert Store.open(paths.database_file()).chats() == []
+
+
+def test_models_alone_tells_its_commands(home):
+    done = call("models")
+    assert done.code == 0
+    assert "pull" in done.out
 
 
 def test_the_model_may_come_from_the_environment(home, monkeypatch):
@@ -42,7 +56,7 @@ def bad_models(folder: Path, default_model: Path) -> None:
         ("page.gguf", "web page"),
         ("cut.gguf", "98,362,432 bytes"),
         ("noise.gguf", "not a GGUF file"),
-        ("none.gguf", "no model"),
+        ("none.gguf", "no file or folder"),
     ],
 )
 def test_a_file_that_is_no_model_is_named(home, tmp_path, default_model, name, part):

@@ -96,6 +96,19 @@ def test_names_that_are_no_file_names_are_refused(tmp_path: Path, name: str):
         add_entry(name, tmp_path / "x.gguf", origin="test")
 
 
+def test_a_name_is_found_however_it_is_capitalised(tmp_path: Path):
+    path = tmp_path / "Qwen3-0.6B-Q8_0.gguf"
+    path.touch()
+    add_entry("qwen3-0.6b-q8_0", path, origin="test")
+
+    assert find_model("Qwen3-0.6B-Q8_0").path == path
+
+
+def test_a_path_that_is_nothing_is_called_no_file(tmp_path: Path):
+    with pytest.raises(ModelNotFound, match="no file or folder"):
+        find_model(tmp_path / "none.gguf")
+
+
 def test_a_name_is_not_given_twice(tmp_path: Path):
     add_entry("one", tmp_path / "x.gguf", origin="test")
     add_entry("one", tmp_path / "x.gguf", origin="test")
