@@ -11,6 +11,7 @@ import webbrowser
 from time import monotonic
 from typing import TYPE_CHECKING, ClassVar
 
+from textual import events, on
 from textual.app import App
 from textual.binding import BindingType
 
@@ -26,6 +27,7 @@ from localpaged.tui.legacy_keys import teach_alt_enter
 from localpaged.tui.screens.chat import ChatScreen
 from localpaged.tui.screens.confirm import ConfirmScreen
 from localpaged.tui.theme import DARK, LIGHT, themes
+from localpaged.tui.typist import Fence, Typist
 from localpaged.tui.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -59,6 +61,7 @@ class LocalPagedApp(App[None]):
         self.chat = ChatScreen(self.workspace, glyphs)
         self.commands = self.chat.commands = Commands(self, self.chat)
         self._coordinator = Coordinator(self.beat)
+        self.typist = Typist(self, super().on_event)
         for theme in themes():
             self.register_theme(theme)
         self.theme = DARK
@@ -82,6 +85,17 @@ class LocalPagedApp(App[None]):
         self._bridge.connect(loop, self._coordinator.wake)
         self.run_worker(self._coordinator.run(), name="coordinator", exit_on_error=True)
 
+    async def on_event(self, event: events.Event) -> None:
+        """Keys and pastes from the terminal wait for those before them."""
+        if isinstance(event, events.Key | events.Paste) and not event.is_forwarded:
+            self.typist.take(event)
+        else:
+            await super().on_event(event)
+
+    @on(Fence)
+    def _passed(self, fence: Fence) -> None:
+        fence.passed.set()
+
     def on_unmount(self) -> None:
         """Events that still come are for nobody."""
         self._bridge.close()
@@ -95,6 +109,8 @@ class LocalPagedApp(App[None]):
             self.tell_error(error)
         self.chat.show_current()
         self.is_opened = True
+        # keys that came before are for this chat: not for a prompt that it replaces
+        self.run_worker(self.typist.run(), name="typist", exit_on_error=True)
         self.run_worker(self._note_unopened(), name="states of older chats")
         if not self.is_headless:
             # what is alive now stays: the collector need not look at it again

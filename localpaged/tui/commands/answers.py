@@ -33,7 +33,7 @@ class AnswerCommands(CommandGroup):
         elif self._screen.selections:
             self._screen.clear_selection()
         else:
-            self._prompt.focus()
+            self._screen.set_focus(self._prompt)
 
     def resume(self) -> None:
         """Continue the last answer where it broke off."""

@@ -51,7 +51,7 @@ class ChatCommands(CommandGroup):
         self._drafts.keep()
         self._workspace.open_new()
         self._screen.show_current()
-        self._prompt.focus()
+        self._screen.set_focus(self._prompt)
 
     def number(self, number: int) -> None:
         """Show the chat of that number in the list, counted from 1."""
@@ -90,14 +90,14 @@ class ChatCommands(CommandGroup):
             screen.toggle_class("-list-open")
         screen.redraw()
         if screen.sidebar.display:
-            screen.sidebar.focus()
+            screen.set_focus(screen.sidebar)
         else:
-            self._prompt.focus()
+            self._screen.set_focus(self._prompt)
 
     def leave_list(self) -> None:
         """Back to writing; a list that lies over the chat closes."""
         self._screen.remove_class("-list-open")
-        self._prompt.focus()
+        self._screen.set_focus(self._prompt)
         self._screen.redraw()
 
     def rename(self, session: SessionModel) -> None:

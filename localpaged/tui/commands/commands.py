@@ -65,19 +65,21 @@ class Commands(CommandGroup):
         if self.drafts.typed():
             self.chats.typed()
 
-    def submit(self, text: str) -> None:
-        """Send a message, or run the slash command that it is."""
+    def submit(self, draft: Draft) -> None:
+        """Send a message, or run the slash command that it is; give back what cannot be done."""
+        text = draft.full
         if text.startswith("/") and "\n" not in text:
             if not text.startswith("//"):
-                self._slash(text)
+                self._slash(draft)
                 return
             text = text[1:]
         if self._workspace.engine.failure is not None:
+            self._prompt.give_back(draft)
             self._app.tell("There is no model to answer. Your text stays here.", is_error=True)
             return
         if not self._try(lambda: self._workspace.send(text)):
+            self._prompt.give_back(draft)
             return
-        self._prompt.load(Draft())
         self._prompt.add_sent(text)
         self.drafts.keep()
         self._transcript.advance(self._screen.moment)
@@ -119,15 +121,15 @@ class Commands(CommandGroup):
             self._leave_until_s = monotonic() + LEAVE_AGAIN_S
             self._app.tell("Press ^C again to quit", for_s=LEAVE_AGAIN_S)
 
-    def _slash(self, text: str) -> None:
-        name, _, argument = text[1:].partition(" ")
+    def _slash(self, draft: Draft) -> None:
+        name, _, argument = draft.full[1:].partition(" ")
         action = BY_SLASH.get(name)
         if action is None:
+            self._prompt.give_back(draft)
             self._app.tell(
                 f"There is no command /{name}. //{name} sends it as text.", is_error=True
             )
             return
-        self._prompt.load(Draft())
         if action.id == "rename" and argument.strip():
             self.chats.rename_to(self._workspace.current, argument.strip())
         else:

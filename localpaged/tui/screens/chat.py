@@ -193,7 +193,7 @@ class ChatScreen(Screen[None]):
 
     @on(Prompt.Submitted)
     def _submit(self, message: Prompt.Submitted) -> None:
-        self.commands.submit(message.text)
+        self.commands.submit(message.draft)
 
     @on(Prompt.PageAsked)
     def _page(self, message: Prompt.PageAsked) -> None:
@@ -233,7 +233,7 @@ class ChatScreen(Screen[None]):
 
     @on(Transcript.Left)
     def _left(self) -> None:
-        self.prompt.focus()
+        self.set_focus(self.prompt)
 
     @on(Transcript.Moved)
     def _moved(self, message: Transcript.Moved) -> None:

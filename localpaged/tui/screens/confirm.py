@@ -15,6 +15,8 @@ from textual.widgets import Button, Static
 class ConfirmScreen(ModalScreen[bool]):
     """Dismisses with True for yes. `question` and `detail` are shown literally."""
 
+    # Enter must never do harm by habit
+    AUTO_FOCUS = "#no"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,n", "answer(False)", "No", show=False),
         Binding("y", "answer(True)", "Yes", show=False),
@@ -37,10 +39,6 @@ class ConfirmScreen(ModalScreen[bool]):
             with Horizontal(classes="dialog-buttons"):
                 yield Button(Content(self._yes), id="yes", compact=True)
                 yield Button(Content(self._no), id="no", compact=True)
-
-    def on_mount(self) -> None:
-        """Enter must never do harm by habit."""
-        self.query_one("#no", Button).focus()
 
     def on_button_pressed(self, event: Button.Pressed) -> None:
         """A click or Enter on a button answers."""

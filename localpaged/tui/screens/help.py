@@ -22,6 +22,8 @@ LABEL_CELLS = 33
 class HelpScreen(ModalScreen[None]):
     """Closes with the key that opened it, or Esc."""
 
+    # the page scrolls with the keys at once
+    AUTO_FOCUS = "VerticalScroll"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,f1,q,enter", "dismiss_help", "Close", show=False, priority=True)
     ]
@@ -36,10 +38,6 @@ class HelpScreen(ModalScreen[None]):
                 Content("Every command also works as /name in the prompt. Esc closes."),
                 classes="dialog-hint",
             )
-
-    def on_mount(self) -> None:
-        """The page scrolls with the keys at once."""
-        self.query_one(VerticalScroll).focus()
 
     def action_dismiss_help(self) -> None:
         """Close."""

@@ -36,11 +36,11 @@ class Prompt(TextArea):
     HISTORY_LIMIT: ClassVar[int] = HISTORY_MESSAGES
 
     class Submitted(Message):
-        """The user sent `text`."""
+        """The user sent `draft`, which is no longer in the prompt."""
 
-        def __init__(self, text: str) -> None:
+        def __init__(self, draft: Draft) -> None:
             super().__init__()
-            self.text = text
+            self.draft = draft
 
     class PageAsked(Message):
         """The user wants to scroll the transcript from the prompt: by pages, or to its end."""
@@ -87,6 +87,12 @@ class Prompt(TextArea):
     def add_sent(self, text: str) -> None:
         """Up recalls this message too."""
         self.remember([*self._sent, text])
+
+    def give_back(self, draft: Draft) -> None:
+        """Show again what could not be sent, before what was typed since."""
+        since = self.draft
+        text = f"{draft.text}\n{since.text}" if since.text else draft.text
+        self.load(Draft(text, {**draft.pastes, **since.pastes}))
 
     def put_aside(self) -> None:
         """Empty the prompt; Up recalls what was in it."""
@@ -149,9 +155,11 @@ class Prompt(TextArea):
             # a backslash before Enter continues the message on a new line
             self.replace("\n", (row, column - 1), (row, column))
             return
-        text = self.draft.full
-        if text.strip():
-            self.post_message(self.Submitted(text))
+        draft = self.draft
+        if draft.full.strip():
+            # at once: what is typed from now on is the next message
+            self.load(Draft())
+            self.post_message(self.Submitted(draft))
 
     # pasting
 

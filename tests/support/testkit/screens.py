@@ -90,9 +90,16 @@ class Stage:
     async def press(self, *keys: str) -> None:
         """Press keys one after another, each when the one before has done its work."""
         for key in keys:
+            await self.burst(key)
+
+    async def burst(self, *keys: str) -> None:
+        """Press keys as fast as a terminal can send them, and wait for what they do."""
+        for key in keys:
             self.app.post_message(key_event(key))
-            await self.settle()
-            await self.settle()
+        await self.settle()
+        await self.until(lambda: self.app.typist.is_idle)
+        await self.settle()
+        await self.settle()
 
     async def settle(self) -> None:
         """Let every message that is under way arrive, and draw; waits for no timer."""
@@ -201,7 +208,11 @@ def screen_text(app: Any) -> str:
 
 async def paste(pilot: Pilot[None], text: str) -> None:
     """Paste as a terminal does: one event for the app."""
-    pilot.app.post_message(events.Paste(text))
+    app = pilot.app
+    assert isinstance(app, LocalPagedApp)
+    app.post_message(events.Paste(text))
+    await pilot.pause(0)
+    await wait_until(pilot, lambda: app.typist.is_idle)
     await pilot.pause(0)
 
 
