@@ -131,6 +131,7 @@ class LocalPagedApp(App[None]):
         try:
             if changes.has_ended:
                 self.workspace.refresh()
+                self.commands.answers.resume_stopped(changes.to_resume)
             is_moving = self.chat.flush(self.service.snapshot(), changes)
             self.commands.drafts.keep_if_due()
             return is_moving

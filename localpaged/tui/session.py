@@ -42,7 +42,10 @@ class Question:
 
 @dataclass(slots=True)
 class Answer:
-    """One answer, open or final. `text` only grows while it is open."""
+    """One answer, open or final. `text` only grows while it is open.
+
+    `is_stopping` from the moment the user asked for it, which the engine does after its step.
+    """
 
     turn: Turn
     text: str = ""
@@ -55,6 +58,9 @@ class Answer:
     first_text_at: float | None = None
     first_token_count: int = 0
     is_last: bool = True
+    is_stopping: bool = False
+    # continue as soon as it has stopped
+    is_resume_asked: bool = False
 
     @property
     def status(self) -> TurnStatus:

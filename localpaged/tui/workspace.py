@@ -45,6 +45,7 @@ class Changes:
     """What a batch of events touched."""
 
     chat_ids: set[str] = field(default_factory=set)
+    to_resume: list[SessionModel] = field(default_factory=list)
     has_ended: bool = False
     is_engine: bool = False
 
@@ -115,12 +116,15 @@ class Workspace:
         session.draft, session.saved_draft = Draft(), ""
         self.refresh()
 
-    def continue_last(self) -> bool:
-        """Go on with the current chat's last answer; False when it has none to continue."""
-        answer = self.current.last_answer
+    def resume(self, session: SessionModel) -> bool:
+        """Go on with a chat's last answer, or do so when it has stopped; False when it cannot."""
+        answer = session.last_answer
+        if answer is not None and answer.is_open and answer.is_stopping:
+            answer.is_resume_asked = True
+            return True
         if answer is None or not answer.can_continue:
             return False
-        self.current.reopen(self._service.continue_turn(answer.turn.id))
+        session.reopen(self._service.continue_turn(answer.turn.id))
         return True
 
     def stop(self) -> bool:
@@ -128,6 +132,7 @@ class Workspace:
         answer = self.current.open_answer
         if answer is not None:
             self._service.stop(answer.turn.id)
+            answer.is_stopping = True
         return answer is not None
 
     def rename(self, session: SessionModel, title: str) -> None:
@@ -193,6 +198,10 @@ class Workspace:
         if isinstance(event, TurnEnded):
             changes.has_ended = True
             session.is_unread = session is not self.current
+            answer = session.answer(event.turn_id)
+            if answer is not None and answer.is_resume_asked:
+                answer.is_resume_asked = False
+                changes.to_resume.append(session)
 
     def _take_engine(self, event: ChatEvent) -> None:
         engine = self.engine

@@ -135,7 +135,7 @@ async def test_low_screens_give_up_the_keys_first_then_the_top_line():
     with open_service(engine) as service:
         async with stage(service, engine) as shown:
             assert "F1 help" in shown.text
-            await shown.resize(80, 20)
+            await shown.resize(80, 15)
             assert "F1 help" not in shown.text
             assert "KV " in shown.text
             await shown.resize(60, 12)

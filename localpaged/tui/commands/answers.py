@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from localpaged.plain_text import visible
@@ -13,6 +14,7 @@ from localpaged.tui.screens.confirm import ConfirmScreen
 if TYPE_CHECKING:
     from localpaged.tui.app import LocalPagedApp
     from localpaged.tui.screens.chat import ChatScreen
+    from localpaged.tui.session import SessionModel
 
 WEB_SCHEMES = ("http://", "https://")
 
@@ -29,18 +31,35 @@ class AnswerCommands(CommandGroup):
         if self._screen.has_class("-list-open"):
             self._chats.leave_list()
         elif self._workspace.current.open_answer is not None:
-            self._try(self._workspace.stop)
+            self.stop_current()
         elif self._screen.selections:
             self._screen.clear_selection()
         else:
             self._screen.set_focus(self._prompt)
 
+    def stop_current(self) -> None:
+        """Stop the answer of the chat that is shown, and show at once that it is stopping."""
+        if self._try(self._workspace.stop):
+            self._transcript.advance(self._screen.moment)
+
     def resume(self) -> None:
-        """Continue the last answer where it broke off."""
-        if self._try(self._workspace.continue_last, otherwise="There is nothing to continue."):
+        """Continue the last answer where it broke off; one that is stopping, after that."""
+        current = self._workspace.current
+        why_not = "There is nothing to continue."
+        if current.open_answer is not None:
+            why_not = "The answer is still running. Esc stops it, then F5 continues it."
+        if self._try(lambda: self._workspace.resume(current), otherwise=why_not):
             self._transcript.advance(self._screen.moment)
             self._transcript.follow()
             self._screen.redraw()
+
+    def resume_stopped(self, sessions: list[SessionModel]) -> None:
+        """Continue what was asked to be continued while it was stopping."""
+        for session in sessions:
+            self._try(
+                partial(self._workspace.resume, session),
+                otherwise="There is nothing to continue: the answer was complete.",
+            )
 
     def copy_answer(self) -> None:
         """Copy the newest answer, exactly as the model wrote it."""

@@ -111,7 +111,7 @@ class Commands(CommandGroup):
             self._app.copy_text(selected, "selection")
             self._screen.clear_selection()
         elif self._workspace.current.open_answer is not None:
-            self._try(self._workspace.stop)
+            self.answers.stop_current()
         elif self._prompt.text:
             self._prompt.put_aside()
             self._app.tell("Draft put aside, Up brings it back")

@@ -132,18 +132,16 @@ class AnswerCell:
 
     def _status_lines(self, moment: Moment) -> list[Line]:
         gutter = Run(" " * GUTTER)
+        room = _text_width(self._width)
         lines = [
             Line((), line.runs).indented(gutter)
-            for line in wrap_runs(
-                status_runs(self.answer, self._glyphs, moment), _text_width(self._width)
-            )
+            for line in wrap_runs(status_runs(self.answer, self._glyphs, moment, cells=room), room)
             if line.runs
         ]
         if self.answer.status is TurnStatus.ERROR and self.answer.hint:
             hint = Run(visible(self.answer.hint), Role.DIM)
             lines += [
-                line.indented(Run(" " * GUTTER * 2))
-                for line in wrap_runs([hint], _text_width(self._width) - GUTTER)
+                line.indented(Run(" " * GUTTER * 2)) for line in wrap_runs([hint], room - GUTTER)
             ]
         return [BLANK, *lines] if len(self._growing) and lines else lines
 

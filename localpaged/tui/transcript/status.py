@@ -11,6 +11,7 @@ from localpaged.store.rows import TurnStatus
 from localpaged.tui.figures import grouped, rate, seconds
 from localpaged.tui.glyphs import Glyphs
 from localpaged.tui.markdown.line import Role, Run
+from localpaged.tui.paint import cells_of
 from localpaged.tui.session import Answer
 
 READING_BAR_CELLS = 10
@@ -30,8 +31,15 @@ def spinner(glyphs: Glyphs, frame: int) -> str:
     return glyphs.spinner[frame % len(glyphs.spinner)]
 
 
-def status_runs(answer: Answer, glyphs: Glyphs, moment: Moment) -> list[Run]:
-    """One line of runs; empty when there is nothing to tell."""
+def status_runs(
+    answer: Answer, glyphs: Glyphs, moment: Moment, *, cells: int | None = None
+) -> list[Run]:
+    """One line of runs; empty when there is nothing to tell.
+
+    What it costs is left out part by part where there are not `cells` enough.
+    """
+    if answer.is_open and answer.is_stopping:
+        return _stopping(answer, glyphs, moment)
     match answer.status:
         case TurnStatus.QUEUED:
             waits = "queued" if moment.is_model_ready else "waits for the model"
@@ -39,13 +47,13 @@ def status_runs(answer: Answer, glyphs: Glyphs, moment: Moment) -> list[Run]:
         case TurnStatus.PREFILL:
             return _reading(answer.prefill, glyphs, moment)
         case TurnStatus.STREAMING:
-            return _streaming(answer, glyphs, moment)
+            return _streaming(answer, glyphs, moment, cells)
         case TurnStatus.DONE:
-            return _ended(answer, glyphs, "", "")
+            return _ended(answer, glyphs, "", "", cells)
         case TurnStatus.STOPPED:
-            return _ended(answer, glyphs, glyphs.stopped, "stopped")
+            return _ended(answer, glyphs, glyphs.stopped, "stopped", cells)
         case TurnStatus.INTERRUPTED:
-            return _ended(answer, glyphs, glyphs.interrupted, "interrupted")
+            return _ended(answer, glyphs, glyphs.interrupted, "interrupted", cells)
         case TurnStatus.ERROR:
             message = visible(answer.error) or "The answer failed."
             return [
@@ -81,16 +89,27 @@ def _reading(prefill: TurnPrefill | None, glyphs: Glyphs, moment: Moment) -> lis
     ]
 
 
-def _streaming(answer: Answer, glyphs: Glyphs, moment: Moment) -> list[Run]:
+def _stopping(answer: Answer, glyphs: Glyphs, moment: Moment) -> list[Run]:
+    then = ", then it continues" if answer.is_resume_asked else ""
+    return [
+        Run(f"{spinner(glyphs, moment.frame)} ", Role.ACCENT),
+        Run(f"stopping {glyphs.ellipsis}{then}", Role.WARNING),
+    ]
+
+
+def _streaming(answer: Answer, glyphs: Glyphs, moment: Moment, cells: int | None) -> list[Run]:
     parts = [f"{grouped(answer.token_count)} tok"]
     if answer.first_text_at is not None and moment.now_s > answer.first_text_at:
         elapsed_s = moment.now_s - answer.first_text_at
         parts.append(rate((answer.token_count - answer.first_token_count) / elapsed_s))
-    runs = [Run(f"{spinner(glyphs, moment.frame)} ", Role.ACCENT)]
-    return [*runs, *_joined([*parts, *_prompt_parts(answer)], glyphs)]
+    parts += _prompt_parts(answer)
+    lead = [Run(f"{spinner(glyphs, moment.frame)} ", Role.ACCENT)]
+    while len(parts) > 1 and not _fits([*lead, *_joined(parts, glyphs)], cells):
+        del parts[-1]
+    return [*lead, *_joined(parts, glyphs)]
 
 
-def _ended(answer: Answer, glyphs: Glyphs, glyph: str, word: str) -> list[Run]:
+def _ended(answer: Answer, glyphs: Glyphs, glyph: str, word: str, cells: int | None) -> list[Run]:
     parts: list[str] = []
     if answer.finish_reason is FinishReason.LENGTH:
         glyph, word = glyphs.stopped, "cut at its length limit"
@@ -98,10 +117,22 @@ def _ended(answer: Answer, glyphs: Glyphs, glyph: str, word: str) -> list[Run]:
         parts.append(f"{grouped(answer.token_count)} tok")
     if answer.usage is not None:
         parts.extend(_usage_parts(answer.usage))
+    runs = _bill(answer, glyphs, f"{glyph} {word}".strip(), parts)
+    while parts and not _fits(runs, cells):
+        del parts[0]
+        runs = _bill(answer, glyphs, f"{glyph} {word}".strip(), parts)
+    return runs
+
+
+def _bill(answer: Answer, glyphs: Glyphs, how: str, parts: list[str]) -> list[Run]:
     runs = _joined(parts, glyphs)
-    if word:
-        runs = [Run(f"{glyph} {word}", Role.WARNING), *_after_dot(runs, glyphs)]
+    if how:
+        runs = [Run(how, Role.WARNING), *_after_dot(runs, glyphs)]
     return [*runs, *_after_dot(_continue_runs(answer), glyphs)]
+
+
+def _fits(runs: list[Run], cells: int | None) -> bool:
+    return cells is None or cells_of(runs) <= cells
 
 
 def _continue_runs(answer: Answer) -> list[Run]:

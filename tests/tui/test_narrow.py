@@ -1,0 +1,44 @@
+"""Little room: the least needed goes first, nothing is cut in mid-word."""
+
+from __future__ import annotations
+
+import pytest
+
+from testkit.screens import open_service, screen_lines, stage
+from testkit.scripted_engine import ScriptedEngine
+
+LONG = tuple(f"word{n} " for n in range(400))
+
+
+@pytest.mark.parametrize("size", [(60, 16), (40, 16), (30, 8)])
+async def test_the_way_on_is_kept_and_the_cost_is_dropped_part_by_part(size):
+    engine = ScriptedEngine([LONG])
+    with open_service(engine) as service:
+        async with stage(service, engine, size=size) as shown:
+            await shown.ask("x" * 2_000)
+            await shown.step(60)
+            await shown.press("escape")
+            await shown.answer()
+            (line,) = [line for line in screen_lines(shown.app) if "F5 continues" in line]
+            assert line.strip(" ▁▂▃▄▅▆▇█▎").startswith("■ stopped · ")
+            for part in line.strip(" ▁▂▃▄▅▆▇█▎").split(" · "):
+                assert part.split()[-1] in {"stopped", "tok", "tok/s", "s", "new", "continues"}
+
+
+async def test_the_keys_have_a_line_down_to_sixteen_rows():
+    engine = ScriptedEngine()
+    with open_service(engine) as service:
+        async with stage(service, engine, size=(60, 16)) as shown:
+            assert screen_lines(shown.app)[-1].strip().startswith("Enter send")
+            assert "KV " in shown.text
+
+
+async def test_the_smallest_screen_shows_the_prompt_and_the_end_of_the_answer():
+    engine = ScriptedEngine([["one\n\n", "two\n\n", "three\n\n", "the end"]])
+    with open_service(engine) as service:
+        async with stage(service, engine, size=(30, 8)) as shown:
+            await shown.ask("x")
+            await shown.answer()
+            await shown.write("next")
+            assert "the end" in shown.text
+            assert "❯ next" in shown.text
