@@ -10,7 +10,7 @@ from testkit.scripted_engine import ScriptedEngine
 LONG = tuple(f"word{n} " for n in range(400))
 
 
-@pytest.mark.parametrize("size", [(60, 16), (40, 16), (30, 8)])
+@pytest.mark.parametrize("size", [(60, 16), (40, 16), (34, 8)])
 async def test_the_way_on_is_kept_and_the_cost_is_dropped_part_by_part(size):
     engine = ScriptedEngine([LONG])
     with open_service(engine) as service:

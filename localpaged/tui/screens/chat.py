@@ -35,6 +35,7 @@ NARROW_COLUMNS = 80
 DOCKED_COLUMNS = 120
 FULL_ROWS = 16
 TINY_ROWS = 14
+LEAST_ROWS = 10
 
 
 class ChatScreen(Screen[None]):
@@ -129,10 +130,10 @@ class ChatScreen(Screen[None]):
             position = (listed.index(current) + 1, len(listed))
         self._title.set(*chrome.title_runs(current, engine, position=position))
         others = [s for s in workspace.running if s is not current]
-        self._state.set(
-            chrome.state_runs(engine, others, glyphs, moment),
-            chrome.below_runs(self._unseen_lines, glyphs),
-        )
+        state = chrome.state_runs(engine, others, glyphs, moment)
+        below = chrome.below_runs(self._unseen_lines, glyphs)
+        self._state.set(state, below)
+        self._state.display = bool(state or below) or not self.has_class("-least")
         self._hints.set(
             *chrome.hint_runs(
                 self._snapshot,
@@ -165,6 +166,7 @@ class ChatScreen(Screen[None]):
         self.set_class(width < NARROW_COLUMNS, "-narrow")
         self.set_class(height < FULL_ROWS, "-short")
         self.set_class(height < TINY_ROWS, "-tiny")
+        self.set_class(height < LEAST_ROWS, "-least")
         self.call_after_refresh(self._align)
 
     def _align(self) -> None:
