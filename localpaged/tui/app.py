@@ -24,6 +24,7 @@ from localpaged.tui.coordinator import Coordinator
 from localpaged.tui.figures import grouped
 from localpaged.tui.glyphs import UNICODE, Glyphs
 from localpaged.tui.legacy_keys import teach_alt_enter
+from localpaged.tui.preferences import save_theme, saved_theme
 from localpaged.tui.screens.chat import ChatScreen
 from localpaged.tui.screens.confirm import ConfirmScreen
 from localpaged.tui.theme import DARK, LIGHT, themes
@@ -64,7 +65,8 @@ class LocalPagedApp(App[None]):
         self.typist = Typist(self, super().on_event)
         for theme in themes():
             self.register_theme(theme)
-        self.theme = DARK
+        chosen = saved_theme()
+        self.theme = chosen if chosen in (DARK, LIGHT) else DARK
         teach_alt_enter()
 
     def get_default_screen(self) -> ChatScreen:
@@ -174,8 +176,12 @@ class LocalPagedApp(App[None]):
     # the application's own actions
 
     def toggle_theme(self) -> None:
-        """Dark or light."""
+        """Dark or light; the choice is there again at the next start."""
         self.theme = LIGHT if self.theme == DARK else DARK
+        try:
+            save_theme(self.theme)
+        except OSError as error:
+            self.tell(f"The theme is not remembered: {error.strerror}.", is_error=True)
 
     def ask_to_quit(self) -> None:
         """Quit; while answers run only when the user says so again."""

@@ -10,7 +10,7 @@ from localpaged.errors import LocalPagedError
 from localpaged.plain_text import visible
 from localpaged.tui.figures import byte_size, compact, grouped, percent, rate
 from localpaged.tui.glyphs import Glyphs
-from localpaged.tui.keys import ACTIONS
+from localpaged.tui.keys import footer_actions
 from localpaged.tui.markdown.line import STRONG, Line, Role, Run, indent
 from localpaged.tui.markdown.wrap import wrap_runs
 from localpaged.tui.paint import cells_of
@@ -133,7 +133,7 @@ def failure_lines(error: LocalPagedError, glyphs: Glyphs, cells: int) -> list[Li
 
 
 def hint_runs(
-    snapshot: EngineSnapshot, *, num_running: int, can_stop: bool, cells: int
+    snapshot: EngineSnapshot, *, focus: str, num_running: int, can_stop: bool, cells: int
 ) -> tuple[list[Run], list[Run]]:
     """The bottom line: the keys that matter most, as many as fit; the speed of all chats."""
     left: list[Run] = []
@@ -142,8 +142,8 @@ def hint_runs(
         chats = "1 chat" if num_running == 1 else f"{num_running} chats"
         right = [Run(rate(snapshot.decode_tokens_per_s), Role.TEXT), Run(f"  {chats}", Role.FAINT)]
     room = cells - cells_of(right)
-    for action in ACTIONS:
-        if not action.footer or (action.id == "stop" and not can_stop):
+    for action in footer_actions(focus):
+        if action.id == "stop" and not can_stop:
             continue
         item = [Run(action.shown, Role.TEXT), Run(f" {action.footer}   ", Role.FAINT)]
         if cells_of([*left, *item]) <= room:

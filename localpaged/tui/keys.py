@@ -34,6 +34,17 @@ class Action:
     footer: str = ""
 
     @property
+    def where(self) -> str:
+        """What must have the focus for the key to work; empty when any part of the chat may."""
+        return {IN_LIST: "list", IN_TRANSCRIPT: "transcript"}.get(self.group, "")
+
+    @property
+    def note(self) -> str:
+        """The key and where it works, else the name to type."""
+        place = f" in {self.where}" if self.where else ""
+        return f"{self.shown}{place}" if self.shown else f"/{self.slash}"
+
+    @property
     def binding(self) -> Binding:
         """The action as a Textual binding that works while the prompt has the focus."""
         return Binding(
@@ -58,18 +69,31 @@ ACTIONS = (
     Action("resume", "Continue a stopped answer", ANSWERS, "F5", "f5", "continue"),
     Action("newest", "Newest line", ANSWERS, "^End", "ctrl+end", "end"),
     Action("pages", "Scroll", ANSWERS, "PgUp PgDn"),
-    Action("open", "Open the chat", IN_LIST, "Enter"),
-    Action("rename", "Rename the chat", IN_LIST, "r", slash="rename"),
-    Action("delete", "Delete the chat", IN_LIST, "d", slash="delete"),
-    Action("messages", "Message by message", IN_TRANSCRIPT, "j k"),
-    Action("copy", "Copy the answer", IN_TRANSCRIPT, "y", slash="copy"),
-    Action("copy_code", "Copy the last code block", IN_TRANSCRIPT, "Y", slash="code"),
+    Action("open", "Open the chat", IN_LIST, "Enter", footer="open"),
+    Action("rename", "Rename the chat", IN_LIST, "r", slash="rename", footer="rename"),
+    Action("delete", "Delete the chat", IN_LIST, "d", slash="delete", footer="delete"),
+    Action("messages", "Message by message", IN_TRANSCRIPT, "j k", footer="messages"),
+    Action("copy", "Copy the answer", IN_TRANSCRIPT, "y", slash="copy", footer="copy"),
+    Action(
+        "copy_code", "Copy the last code block", IN_TRANSCRIPT, "Y", slash="code", footer="code"
+    ),
     Action("palette", "All commands", APP, "^P", "ctrl+p", "commands", footer="commands"),
     Action("help", "Help", APP, "F1", "f1", "help", footer="help"),
-    Action("theme", "Dark or light", APP, "", slash="theme"),
+    Action("theme", "Dark or light, remembered", APP, "", slash="theme"),
     Action("quit", "Quit", APP, "^Q", "ctrl+q", "quit"),
 )
+# with the focus elsewhere the keys of that place take the room of these
+IN_PROMPT = frozenset({"send", "new_chat", "switch_chat"})
 BY_SLASH = {action.slash: action for action in ACTIONS if action.slash}
+
+
+def footer_actions(focus: str) -> Iterator[Action]:
+    """What the bottom line tells while `focus` (prompt, transcript or list) has the focus."""
+    if focus != "prompt":
+        yield from (a for a in ACTIONS if a.footer and a.where == focus)
+    for action in ACTIONS:
+        if action.footer and not action.where and (focus == "prompt" or action.id not in IN_PROMPT):
+            yield action
 
 
 def commands() -> Iterator[Action]:

@@ -89,7 +89,7 @@ class Commands(CommandGroup):
     def palette(self) -> None:
         """Every command, narrowed by typing."""
         choices = [
-            Choice(action.id, action.label, action.shown or f"/{action.slash}")
+            Choice(action.id, action.label, action.note)
             for action in commands()
             if action.id != "palette"
         ]

@@ -47,6 +47,8 @@ class ChatScreen(Screen[None]):
     BINDINGS: ClassVar[list[BindingType]] = [
         *(action.binding for action in ACTIONS if action.keys),
         Binding("ctrl+z", "undo", show=False, priority=True),
+        Binding("tab", "cycle_focus(1)", show=False),
+        Binding("shift+tab", "cycle_focus(-1)", show=False),
         *(Binding(f"alt+{n}", f"number({n})", show=False, priority=True) for n in range(1, 10)),
     ]
     AUTO_FOCUS = "Prompt"
@@ -137,6 +139,7 @@ class ChatScreen(Screen[None]):
         self._hints.set(
             *chrome.hint_runs(
                 self._snapshot,
+                focus=self._focus_name,
                 num_running=len(workspace.running),
                 can_stop=current.open_answer is not None,
                 cells=self._hints.content_size.width,
@@ -145,6 +148,12 @@ class ChatScreen(Screen[None]):
         if self.sidebar.display:
             self.sidebar.show(listed, current, frame=moment.frame, now=time())
         self.prompt.say(chrome.placeholder(engine, current))
+
+    @property
+    def _focus_name(self) -> str:
+        if self.focused is self.transcript:
+            return "transcript"
+        return "list" if self.focused is self.sidebar else "prompt"
 
     def _show_failure(self) -> None:
         failure = self.workspace.engine.failure
@@ -190,6 +199,23 @@ class ChatScreen(Screen[None]):
     def action_undo(self) -> None:
         """The undo key of the prompt, while a deleted chat can be brought back."""
         self.commands.chats.undo_key()
+
+    def action_cycle_focus(self, step: int) -> None:
+        """Prompt, transcript, list where there is one, and around."""
+        parts = [self.prompt, self.transcript, *([self.sidebar] if self.sidebar.display else [])]
+        at = parts.index(self.focused) if self.focused in parts else 0
+        self.set_focus(parts[(at + step) % len(parts)])
+
+    def on_key(self, event: events.Key) -> None:
+        """Text typed with the focus elsewhere is meant for the prompt."""
+        if event.is_printable and event.key not in self.active_bindings:
+            event.stop()
+            self.commands.chats.leave_list()
+            self.prompt.insert(event.character or "")
+
+    def on_descendant_focus(self) -> None:
+        """The bottom line tells the keys of what has the focus."""
+        self.redraw()
 
     # what the parts report
 

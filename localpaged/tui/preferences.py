@@ -1,0 +1,44 @@
+"""What the app remembers of how the user wants it to look, from one start to the next."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+from localpaged import paths
+
+PRIVATE = 0o600
+MAX_BYTES = 4_096
+
+
+def preferences_file() -> Path:
+    """A small JSON object; safe to delete at any time."""
+    return paths.state_dir() / "look.json"
+
+
+def saved_theme() -> str:
+    """The name of the theme that was chosen last; empty when there is none or it is damaged."""
+    try:
+        with preferences_file().open("rb") as file:
+            saved = json.loads(file.read(MAX_BYTES))
+    except (OSError, ValueError, RecursionError):
+        # a look is not worth a message, and the next choice writes the file anew
+        return ""
+    theme = saved.get("theme") if isinstance(saved, dict) else None
+    return theme if isinstance(theme, str) else ""
+
+
+def save_theme(theme: str) -> None:
+    """Remember a theme. Raises OSError."""
+    path = preferences_file()
+    paths.ensure_private_dir(path.parent)
+    # a file of another name takes the place of the old one whole, or not at all
+    written = path.with_name(f"{path.name}.{os.getpid()}")
+    try:
+        descriptor = os.open(written, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, PRIVATE)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            json.dump({"theme": theme}, file)
+        written.replace(path)
+    finally:
+        written.unlink(missing_ok=True)
