@@ -64,6 +64,10 @@ class ChatService:
         """Every chat, the latest used first, deleted ones left out."""
         return self._store.chats()
 
+    def history_version(self) -> int:
+        """A number that changes when this or another program saved something; same thread only."""
+        return self._store.data_version()
+
     def latest_chat(self) -> Chat | None:
         """Return the chat that was used last; None when there is none."""
         return next(iter(self._store.chats()), None)

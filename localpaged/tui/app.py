@@ -34,6 +34,9 @@ from localpaged.tui.workspace import Workspace
 if TYPE_CHECKING:
     from localpaged.chat.service import ChatService
 
+# how often it is looked whether other programs changed the history
+HISTORY_POLL_S = 2.0
+
 
 class LocalPagedApp(App[None]):
     """One app over one ChatService, which it neither makes nor closes. UI thread only."""
@@ -57,6 +60,7 @@ class LocalPagedApp(App[None]):
             service.subscribe(bridge.put)
         self._bridge = bridge
         self.is_opened = False
+        self._next_poll_s = 0.0
         self.service = service
         self.workspace = Workspace(service, clock_s=monotonic)
         self.chat = ChatScreen(self.workspace, glyphs)
@@ -134,12 +138,19 @@ class LocalPagedApp(App[None]):
             if changes.has_ended:
                 self.workspace.refresh()
                 self.commands.answers.resume_stopped(changes.to_resume)
+            self._follow_history()
             is_moving = self.chat.flush(self.service.snapshot(), changes)
             self.commands.drafts.keep_if_due()
             return is_moving
         except LocalPagedError as error:
             self.tell_error(error)
             return False
+
+    def _follow_history(self) -> None:
+        now_s = monotonic()
+        if self.is_opened and now_s >= self._next_poll_s:
+            self._next_poll_s = now_s + HISTORY_POLL_S
+            self.workspace.follow_history()
 
     # what is told to the user
 

@@ -62,6 +62,7 @@ class Workspace:
         self.sessions: list[SessionModel] = []
         self.current = SessionModel()
         self.engine = EngineStatus()
+        self._history_version: int | None = None
 
     @property
     def listed(self) -> list[SessionModel]:
@@ -84,6 +85,15 @@ class Workspace:
         if self.current.id:
             known.setdefault(self.current.id, self.current)
         self.sessions = [_renewed(known.get(chat.id), chat) for chat in self._service.chats()]
+
+    def follow_history(self) -> bool:
+        """Refresh if something was saved since, by this program or another; return whether."""
+        version = self._service.history_version()
+        has_changed = version != self._history_version
+        if has_changed:
+            self._history_version = version
+            self.refresh()
+        return has_changed
 
     def open(self, session: SessionModel) -> None:
         """Show a chat; its transcript is read when it was not yet."""
