@@ -138,9 +138,9 @@ class LocalPagedApp(App[None]):
             if changes.has_ended:
                 self.workspace.refresh()
                 self.commands.answers.resume_stopped(changes.to_resume)
-            self._follow_history()
             is_moving = self.chat.flush(self.service.snapshot(), changes)
             self.commands.drafts.keep_if_due()
+            self._follow_history()
             return is_moving
         except LocalPagedError as error:
             self.tell_error(error)

@@ -25,6 +25,22 @@ async def test_the_way_on_is_kept_and_the_cost_is_dropped_part_by_part(size):
                 assert part.split()[-1] in {"stopped", "tok", "tok/s", "s", "new", "continues"}
 
 
+async def test_a_narrower_terminal_cuts_no_cost_line_and_a_wider_one_shows_it_whole():
+    engine = ScriptedEngine([LONG])
+    with open_service(engine) as service:
+        async with stage(service, engine, size=(100, 24)) as shown:
+            await shown.ask("x" * 2_000)
+            await shown.step(60)
+            await shown.press("escape")
+            await shown.answer()
+            (whole,) = [line for line in screen_lines(shown.app) if "■ stopped" in line]
+            await shown.resize(40, 16)
+            (line,) = [line for line in screen_lines(shown.app) if "■ stopped" in line]
+            assert "F5 continues" in line
+            await shown.resize(100, 24)
+            assert whole in screen_lines(shown.app)
+
+
 async def test_the_keys_have_a_line_down_to_sixteen_rows():
     engine = ScriptedEngine()
     with open_service(engine) as service:

@@ -91,7 +91,8 @@ class AnswerCell:
         self._fed = 0
         self.is_finished = False
         self._status: list[Line] = []
-        self.update(Moment())
+        self._moment = Moment()
+        self.update(self._moment)
 
     def __len__(self) -> int:
         return len(self._growing) + len(self._status)
@@ -125,12 +126,14 @@ class AnswerCell:
         """Lay everything out in `width` cells."""
         self._width = width
         self._growing.resize(_text_width(width))
+        self._status = self._status_lines(self._moment)
 
     def refresh_status(self, moment: Moment) -> None:
         """Draw the status line again."""
         self._status = self._status_lines(moment)
 
     def _status_lines(self, moment: Moment) -> list[Line]:
+        self._moment = moment
         gutter = Run(" " * GUTTER)
         room = _text_width(self._width)
         lines = [
