@@ -14,35 +14,42 @@ log = logging.getLogger(__name__)
 
 
 class Publisher:
-    """Calls every subscriber, on the calling thread. Any thread.
+    """Calls every subscriber, on the calling thread and one batch after another. Any thread.
 
-    Invariant: who subscribes late learns at once how the model stands, however early it failed.
+    Invariant: who subscribes late learns at once how the model stands, however early it failed;
+    and a failure is the last that is told of it.
     """
 
     def __init__(self) -> None:
         self._subscribers: tuple[Subscriber, ...] = ()
         self._model_state: ChatEvent | None = None
-        self._lock = threading.Lock()
+        # Held while subscribers are called: what two threads tell must reach all in one order.
+        self._lock = threading.RLock()
 
     def subscribe(self, subscriber: Subscriber) -> None:
         """Call `subscriber` with the model's state, then with every batch from now on."""
         with self._lock:
             self._subscribers = (*self._subscribers, subscriber)
-            known = self._model_state
-        if known is not None:
-            _call(subscriber, (known,))
+            if self._model_state is not None:
+                _call(subscriber, (self._model_state,))
 
     def publish(self, *events: ChatEvent) -> None:
         """Send a batch; an empty one is not sent."""
-        if not events:
-            return
         with self._lock:
-            for event in events:
-                if isinstance(event, (ModelLoading, ModelReady, ModelFailed)):
-                    self._model_state = event
-            subscribers = self._subscribers
-        for subscriber in subscribers:
-            _call(subscriber, events)
+            told = tuple(event for event in events if self._is_news(event))
+            if not told:
+                return
+            for subscriber in self._subscribers:
+                _call(subscriber, told)
+
+    def _is_news(self, event: ChatEvent) -> bool:
+        if not isinstance(event, (ModelLoading, ModelReady, ModelFailed)):
+            return True
+        if isinstance(self._model_state, ModelFailed):
+            # The engine was still busy with a stage when the file turned out to be no model.
+            return False
+        self._model_state = event
+        return True
 
 
 def _call(subscriber: Subscriber, events: tuple[ChatEvent, ...]) -> None:

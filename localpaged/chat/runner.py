@@ -68,6 +68,7 @@ class TurnRunner:
         self._cache_watch = CacheWatch(store)
         self._queues: dict[str, deque[LiveTurn]] = {}
         self._failure: LocalPagedError | None = None
+        self._is_model_known = False
         self._is_stopping = False
         self._inbox: queue.SimpleQueue[Command | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="chat-worker", daemon=True)
@@ -137,6 +138,7 @@ class TurnRunner:
         self._advance(live.turn.chat_id)
 
     def _model_known(self) -> None:
+        self._is_model_known = True
         error = _model_error(self._model)
         if error is not None:
             self._fail_all(error)
@@ -209,7 +211,7 @@ class TurnRunner:
             return
         if self._failure is not None:
             self._end(live, Ending(TurnStatus.ERROR, error=self._failure))
-        elif live.is_durable and self._model.done():
+        elif live.is_durable and self._is_model_known:
             try:
                 self._submit(live, self._model.result())
             except LocalPagedError as error:
