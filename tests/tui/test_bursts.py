@@ -7,7 +7,7 @@ import pytest
 from localpaged.tui.screens.rename import RenameScreen
 from localpaged.tui.session import Question
 from localpaged.tui.theme import DARK
-from testkit.screens import open_service, stage
+from testkit.screens import LARGE, open_service, stage
 from testkit.scripted_engine import ScriptedEngine
 
 LONG = tuple(f"word{n} " for n in range(400))
@@ -126,3 +126,15 @@ async def test_text_that_cannot_be_sent_stands_before_what_is_typed_behind_it():
             await shown.burst(*"/hlep", "enter")
             assert shown.prompt.text == "/hlep"
             assert engine.submitted == []
+
+
+async def test_a_chat_is_renamed_from_the_list_in_one_burst():
+    engine = ScriptedEngine()
+    with open_service(engine) as service:
+        async with stage(service, engine, size=LARGE) as shown:
+            await shown.ask("first")
+            await shown.answer()
+            keys = ["tab", "tab", "r", "ctrl+u", *"named", "enter", "tab", *"and on"]
+            await shown.burst(*keys)
+            assert shown.app.workspace.current.title == "named"
+            assert shown.prompt.text == "and on"
