@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from localpaged import paths
-from localpaged.errors import ConfigError, ModelNotFound
+from localpaged.errors import ConfigError, ModelError, ModelNotFound
 from localpaged.models.atomic_file import write_atomically
 from localpaged.models.catalogue import DEFAULT_MODEL, PACKAGED_MODELS
 from localpaged.plain_text import visible
@@ -43,14 +43,17 @@ class ModelEntry:
 
 
 def list_entries() -> list[ModelEntry]:
-    """Return every model that is here, by name; a damaged entry is logged and left out."""
-    folder = paths.models_dir()
+    """Return every model that is here, by name; a damaged entry is logged and left out.
+
+    Raises ModelError when the folder cannot be read.
+    """
     entries = {}
-    for path in sorted(folder.glob(f"*{_ENTRY}")) if folder.is_dir() else []:
-        if _NAME.fullmatch(path.stem) and (entry := _read_entry(path)) is not None:
+    files = [path for path in _files() if _NAME.fullmatch(path.stem)]
+    for path in files:
+        if path.suffix == _ENTRY and (entry := _read_entry(path)) is not None:
             entries[entry.name] = entry
-    for path in sorted(folder.glob(f"*{_GGUF}")) if folder.is_dir() else []:
-        if _NAME.fullmatch(path.stem):
+    for path in files:
+        if path.suffix == _GGUF:
             packaged = PACKAGED_MODELS.get(path.stem)
             origin = packaged.requirement if packaged else str(path)
             entries[path.stem] = ModelEntry(path.stem, path, is_owned=True, origin=origin)
@@ -153,6 +156,19 @@ def _likeness(wanted: str, name: str) -> float:
     wanted, name = wanted.lower(), name.lower()
     beginnings = (name, name[: len(wanted)], name[: len(wanted) + 1])
     return max(difflib.SequenceMatcher(None, wanted, begin).ratio() for begin in beginnings)
+
+
+def _files() -> list[Path]:
+    folder = paths.models_dir()
+    try:
+        return sorted(folder.iterdir())
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise ModelError(
+            f"The folder of models {visible(str(folder))} cannot be read: {error.strerror}.",
+            hint="Give yourself read access to it, or set LOCALPAGED_HOME.",
+        ) from error
 
 
 def _read_entry(path: Path) -> ModelEntry | None:

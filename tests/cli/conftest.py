@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from localpaged import wiring
+from localpaged import paths, wiring
+from localpaged.models.catalogue import DEFAULT_MODEL
 from testkit.commands import ScriptedRuns
 from testkit.scripted_engine import Answer
 
@@ -34,7 +35,15 @@ def ready_home(home: Path, warm_home: Path) -> Path:
 
 
 @pytest.fixture
-def answer_with(monkeypatch: pytest.MonkeyPatch) -> Callable[..., ScriptedRuns]:
+def listed_home(home: Path) -> Path:
+    """A home that has the default model by name alone: for answers from a script."""
+    paths.ensure_private_dir(paths.models_dir())
+    (paths.models_dir() / f"{DEFAULT_MODEL}.gguf").touch()
+    return home
+
+
+@pytest.fixture
+def answer_with(listed_home: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., ScriptedRuns]:
     """Let `ask` in this process be answered by a script."""
 
     def answer_with(*script: Answer | Sequence[str], **options: Any) -> ScriptedRuns:

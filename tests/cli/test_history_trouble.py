@@ -19,7 +19,7 @@ NOBODY = 65_534
 
 
 @pytest.fixture
-def database(home):
+def database(listed_home):
     """The file of a history with one chat."""
     Store.open().close()
     return paths.database_file()
@@ -60,20 +60,22 @@ def test_a_database_that_is_not_ours_to_use_is_told_and_not_touched(database, sp
     assert database.read_bytes() == before
 
 
-def test_a_home_that_is_a_file_is_told(home, monkeypatch):
-    monkeypatch.setenv(paths.HOME_VARIABLE, str(home / "file"))
-    (home / "file").write_text("mine")
-    assert_refused(call("ask", "Hi"), 6, str(paths.database_file()), "Not a directory")
-    assert (home / "file").read_text() == "mine"
+def test_a_folder_in_the_place_of_the_database_is_told(listed_home):
+    paths.database_file().mkdir()
+    assert_refused(call("ask", "Hi"), 6, str(paths.database_file()))
+    assert not list(paths.database_file().iterdir())
 
 
 def test_a_read_only_home_is_told(monkeypatch):
     folder = Path(tempfile.mkdtemp())
     try:
         monkeypatch.setenv(paths.HOME_VARIABLE, str(folder / "home"))
-        folder.chmod(0o500)
+        folder.chmod(0o555)
         assert_refused(
-            call_without_rights("ask", "Hi"), 6, str(paths.database_file()), "cannot be written"
+            call_without_rights("ask", "--model", str(folder), "Hi"),
+            6,
+            str(paths.database_file()),
+            "cannot be written",
         )
         assert not list(folder.iterdir())
     finally:

@@ -41,10 +41,11 @@ def test_a_seed_gives_the_same_answer_again_and_a_chat_goes_on(ready_home):
     assert (answer["status"], answer["seed"]) == ("done", 7)
     assert 0 < usage["completion_tokens"] <= 12
 
-    more = run("ask", "--json", "--continue", "-t", "0", "--stop", " ", "Count: one two three.")
-    next_answer = json.loads(more.out)
+    stops = ["--stop", "e", "--stop", "3"]
+    options = ["--json", "--continue", "-t", "0", "-n", "32", *stops]
+    next_answer = json.loads(run("ask", *options, "Count from one to five.").out)
     assert next_answer["chat_id"] == json.loads(again.out)["chat_id"]
-    assert " " not in next_answer["text"]
+    assert not {"e", "3"} & set(next_answer["text"])
     assert next_answer["finish_reason"] == "stop"
     known = usage["prompt_tokens"] + usage["completion_tokens"]
     assert next_answer["usage"]["prompt_tokens"] > known

@@ -80,7 +80,7 @@ def saved_answer() -> tuple[str, TurnStatus]:
 @pytest.mark.parametrize(
     ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
 )
-def test_a_signal_keeps_the_text_on_stdout_and_in_the_history(home, number, code):
+def test_a_signal_keeps_the_text_on_stdout_and_in_the_history(listed_home, number, code):
     with start_ask() as process:
         begun = first_bytes(process)
         process.send_signal(number)
@@ -91,7 +91,7 @@ def test_a_signal_keeps_the_text_on_stdout_and_in_the_history(home, number, code
     assert begun.decode() + rest == text + "\n"
 
 
-def test_a_signal_while_the_model_loads_ends_the_question(home):
+def test_a_signal_while_the_model_loads_ends_the_question(listed_home):
     with start_ask(load_s=0.5) as process:
         wait_for(lambda: turn_status() is TurnStatus.QUEUED)
         process.send_signal(signal.SIGINT)
@@ -99,7 +99,7 @@ def test_a_signal_while_the_model_loads_ends_the_question(home):
     assert turn_status() is TurnStatus.STOPPED
 
 
-def test_a_second_signal_ends_the_program_at_once(home):
+def test_a_second_signal_ends_the_program_at_once(listed_home):
     with start_ask(load_s=10 * TIMEOUT_S) as process:
         wait_for(lambda: turn_status() is TurnStatus.QUEUED)
         # The first one waits for the model, which cannot be interrupted while it loads.
@@ -109,7 +109,7 @@ def test_a_second_signal_ends_the_program_at_once(home):
         assert ended(process) == (-signal.SIGINT, "", "")
 
 
-def test_an_ignored_hangup_stays_ignored(home):
+def test_an_ignored_hangup_stays_ignored(listed_home):
     ignoring = {"preexec_fn": lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN)}
     with start_ask(times=200, streams=ignoring) as process:
         begun = first_bytes(process)
@@ -119,7 +119,7 @@ def test_an_ignored_hangup_stays_ignored(home):
 
 
 @pytest.mark.parametrize("option", [(), ("--json",)])
-def test_a_full_disk_behind_stdout_ends_the_answer_with_a_sentence(home, option):
+def test_a_full_disk_behind_stdout_ends_the_answer_with_a_sentence(listed_home, option):
     with (
         Path("/dev/full").open("wb") as full,
         start("ask", *option, "Hi", script=["Hello"], streams={"stdout": full}) as process,
@@ -130,7 +130,7 @@ def test_a_full_disk_behind_stdout_ends_the_answer_with_a_sentence(home, option)
     assert saved_answer()[0] == "Hello"
 
 
-def test_a_reader_that_went_away_stops_the_answer_quietly(home):
+def test_a_reader_that_went_away_stops_the_answer_quietly(listed_home):
     reading, writing = os.pipe()
     with start_ask(streams={"stdout": writing}) as process:
         os.close(writing)
@@ -141,7 +141,7 @@ def test_a_reader_that_went_away_stops_the_answer_quietly(home):
     assert saved_answer()[1] is TurnStatus.STOPPED
 
 
-def test_pipes_that_do_not_wait_are_made_to(home):
+def test_pipes_that_do_not_wait_are_made_to(listed_home):
     (question, asking), (answer, answering) = os.pipe(), os.pipe()
     for descriptor in (question, answering):
         os.set_blocking(descriptor, False)

@@ -49,7 +49,7 @@ def all_turns() -> list[tuple[str, TurnStatus, int]]:
     return found
 
 
-def test_ask_shows_what_it_does_then_the_answer_then_its_cost(home):
+def test_ask_shows_what_it_does_then_the_answer_then_its_cost(listed_home):
     pieces = ["First ", "line.", "\nSecond", " line"]
     with in_terminal(command_line("ask", "Hi", script=pieces, load_s=0.3)) as terminal:
         assert terminal.wait() == 0
@@ -61,7 +61,7 @@ def test_ask_shows_what_it_does_then_the_answer_then_its_cost(home):
     )
 
 
-def test_ctrl_c_on_a_terminal_leaves_the_text_and_a_line_of_its_own(home):
+def test_ctrl_c_on_a_terminal_leaves_the_text_and_a_line_of_its_own(listed_home):
     command = command_line("ask", "Count.", script=["word "], times=20_000)
     with in_terminal(command) as terminal:
         terminal.until_shown("word word")

@@ -76,3 +76,10 @@ def test_a_base_model_has_no_chat_template(home, tmp_path):
 
     path = save_tiny_gguf(tmp_path, "llama", tokenizer=without_template)
     assert_refused(call("ask", "--model", str(path), "Hi"), 4, path.stem, "base model")
+
+
+def test_a_folder_of_models_that_cannot_be_read_is_told(home, monkeypatch):
+    (home / "file").touch()
+    monkeypatch.setenv(paths.HOME_VARIABLE, str(home / "file"))
+    for command in (["ask", "Hi"], ["models", "list"]):
+        assert_refused(call(*command), 4, str(paths.models_dir()), "Not a directory")
