@@ -36,17 +36,29 @@ def make_prompt(store: Store, model: ChatModel, turn: Turn) -> Prompt:
     """
     conversation = store.conversation(turn.chat_id, up_to=turn.parent_hash)
     known = _known_ids(conversation, model)
+    told = _answered(conversation.messages)
     messages = [
-        PromptMessage(message.role, message.text, known.get(message.hash))
-        for message in conversation.messages
+        PromptMessage(message.role, message.text, known.get(message.hash)) for message in told
     ]
     if not turn.partial_text:
-        return Prompt(model.render(messages), conversation.messages)
+        return Prompt(model.render(messages), told)
     begun = PromptMessage("assistant", turn.partial_text, _ids_of(turn, model))
     ids = model.render([*messages, begun], continue_last=True)
     question = model.render(messages)
     is_in_front = ids[: len(question)] == question
-    return Prompt(ids, conversation.messages, len(ids) - len(question) if is_in_front else None)
+    return Prompt(ids, told, len(ids) - len(question) if is_in_front else None)
+
+
+def _answered(messages: Sequence[Message]) -> Sequence[Message]:
+    """Leave out questions whose answer never began: refused ones would be refused for ever."""
+    told: list[Message] = []
+    for message in messages:
+        is_empty = message.role == "assistant" and not message.text
+        if is_empty and told and told[-1].role == "user":
+            told.pop()
+        else:
+            told.append(message)
+    return told
 
 
 def _known_ids(conversation: Conversation, model: ChatModel) -> Mapping[str, tuple[int, ...]]:

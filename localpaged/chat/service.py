@@ -157,7 +157,9 @@ class ChatService:
                 updated_at=turn.created_at,
             )
             live = LiveTurn(turn, sampling, is_foreground)
-            self._begin(live, Write(chat_changes=(change,), turns=(turn,)))
+            self._begin(
+                live, Write(chat_changes=(change,), turns=(turn,), claimed_chat=turn.chat_id)
+            )
             return turn
 
     def continue_turn(self, turn_id: str, *, sampling: SamplingParams | None = None) -> Turn:
@@ -185,7 +187,9 @@ class ChatService:
             )
             change = change_chat(turn.chat_id, tip_hash=turn.parent_hash, updated_at=time.time())
             live = LiveTurn(turn, sampling, is_foreground=True)
-            self._begin(live, Write(chat_changes=(change,), turns=(turn,)))
+            self._begin(
+                live, Write(chat_changes=(change,), turns=(turn,), claimed_chat=turn.chat_id)
+            )
             return turn
 
     def stop(self, turn_id: str) -> None:

@@ -33,7 +33,7 @@ def check_request(
             f"{num_waiting:,} requests are waiting already.",
             hint="Try again when some are done.",
         )
-    if not all(0 <= token_id < vocab_size for token_id in request.prompt_ids):
+    if not all(type(id_) is int and 0 <= id_ < vocab_size for id_ in request.prompt_ids):
         raise EngineError("The prompt has token ids that the model does not know.")
     _check_sampling_ids(request.sampling, vocab_size)
 

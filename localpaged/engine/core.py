@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import secrets
 import time
 from collections.abc import Callable, Iterable
@@ -29,14 +30,17 @@ from localpaged.engine.scheduler import Scheduler
 from localpaged.engine.sequence import Sequence
 from localpaged.engine.snapshot import EngineSnapshot
 from localpaged.engine.step_plan import RowResult, SequenceId, StepPlan, StepResult
-from localpaged.errors import LocalPagedError, StepFailed
+from localpaged.errors import EngineError, LocalPagedError, StepFailed
+
+log = logging.getLogger(__name__)
 
 
 class EngineCore:
     """Scheduler, runner and answers of one model. Engine thread only.
 
-    Every accepted request gets a FinishEvent for each of its answers, the last one marked, or
-    exactly one FailEvent; blocks are given back before such an event is returned.
+    An accepted request ends with a FinishEvent for each of its answers, the last one marked, or,
+    whatever answers have ended before, with one FailEvent. A beam search has as many answers as
+    it found. Blocks are given back before such an event is returned.
     """
 
     def __init__(
@@ -80,6 +84,9 @@ class EngineCore:
             matcher = self._matcher(request)
         except LocalPagedError as error:
             return [FailEvent(request.id, error)]
+        except Exception as error:  # what one request is made of must not end the others
+            log.exception("request %s could not be read", request.id)
+            return [FailEvent(request.id, EngineError(f"The request cannot be read: {error}."))]
         search = self._beam_search(request)
         seed = request.sampling.seed
         sequence = self.scheduler.add(
@@ -120,9 +127,12 @@ class EngineCore:
             return []
         if live.beams is not None:
             return self._finish_beams(live, FinishReason.CANCELLED)
-        if branch is None and len(live.answers) < live.request.num_samples:
+        if len(live.answers) < live.request.num_samples:
             # Nothing branched yet: the only sequence stands for all answers.
-            return self._finish_unbranched(live)
+            if branch is None:
+                return self._finish_unbranched(live)
+            live.cancelled_branches.add(branch)
+            return []
         return [
             event
             for answer in live.open_answers
@@ -233,6 +243,9 @@ class EngineCore:
             if matcher is not None and matcher.error is not None:
                 return [*events, *self._fail(live, StepFailed(f"The grammar: {matcher.error}"))]
             events += self._push(answer, token_id, now_s, () if logprob is None else (logprob,))
+        for answer in grown:
+            if answer.sequence.branch in live.cancelled_branches and not answer.is_over:
+                events += self._finish(answer, answer.finish_text(), (), FinishReason.CANCELLED)
         return events
 
     def _take_run(self, sequence: Sequence, result: RowResult, now_s: float) -> list[Event]:

@@ -14,6 +14,7 @@ class LiveRequest:
         self.request = request
         self.answers = [first]
         self.beams = beams
+        self.cancelled_branches: set[int] = set()
 
     @property
     def first(self) -> Answer:

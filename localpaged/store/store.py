@@ -18,9 +18,10 @@ from ulid import ULID
 from localpaged import paths
 from localpaged.errors import NotInHistory, StoreError
 from localpaged.store import tree
+from localpaged.store.claims import is_answered_elsewhere
 from localpaged.store.database import connect, open_database
 from localpaged.store.failures import explained
-from localpaged.store.locks import RunLock, is_held
+from localpaged.store.locks import RunLock
 from localpaged.store.overlay import Overlay
 from localpaged.store.prompts import select_prompts, sequence_of
 from localpaged.store.records import select_chats, select_turns
@@ -198,12 +199,7 @@ class Store:
     def is_answered_elsewhere(self, chat_id: str) -> bool:
         """Whether another running program has an open turn in this chat."""
         with explained(self.path):
-            rows = self._reader().query(
-                "SELECT DISTINCT runs.lock_file FROM turns JOIN runs ON runs.id = turns.run_id"
-                " WHERE turns.chat_id = ? AND turns.run_id <> ?",
-                [chat_id, self.run_id],
-            )
-            return any(is_held(Path(str(row["lock_file"]))) for row in rows)
+            return is_answered_elsewhere(self._reader(), chat_id, run_id=self.run_id)
 
     def verify(self) -> Sequence[str]:
         """Derive every hash of the tree again; return those that do not match their rows."""

@@ -8,6 +8,8 @@ from typing import Any, Protocol, TypedDict, Unpack
 
 from sqlite_utils import Database
 
+from localpaged.errors import StoreError
+from localpaged.store.claims import is_answered_elsewhere
 from localpaged.store.prompts import put_prompts
 from localpaged.store.records import delete_partial, put_chats, put_partial, put_turn
 from localpaged.store.rows import Chat, Message, SentPrompt, Turn
@@ -54,16 +56,27 @@ class Operation(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """Rows to put in place together. `turns` that have a tip are finished: their checkpoints go."""
+    """Rows to put in place together. `turns` that have a tip are finished: their checkpoints go.
+
+    `claimed_chat` is about to be answered by this run; another living run's open turn in it refuses
+    the whole write. Two programs that ask at the same moment are told apart here, in the
+    transaction, and nowhere else.
+    """
 
     messages: Sequence[Message] = ()
     new_chats: Sequence[Chat] = ()
     chat_changes: Sequence[ChatChange] = ()
     turns: Sequence[Turn] = ()
     prompts: Sequence[SentPrompt] = ()
+    claimed_chat: str | None = None
 
     def apply(self, db: Database, *, run_id: str) -> None:
         """Insert, update and replace the rows, in the order that foreign keys want."""
+        if self.claimed_chat and is_answered_elsewhere(db, self.claimed_chat, run_id=run_id):
+            raise StoreError(
+                "The chat is being answered in another localpaged.",
+                hint="Wait until it is done there, or start a new chat.",
+            )
         insert_messages(db, self.messages)
         put_chats(db, self.new_chats)
         for change in self.chat_changes:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -87,7 +87,9 @@ def taken(log_file: Path) -> Iterator[None]:
     finally:
         sys.__stdout__, sys.__stderr__ = kept  # type: ignore[misc]
         _flush()
-        screen.close()
+        # A terminal that is gone takes no last words.
+        with suppress(OSError):
+            screen.close()
         os.dup2(screen_fd, 1)
         os.dup2(error_fd, 2)
         for fd in (screen_fd, error_fd, log_fd):

@@ -59,6 +59,19 @@ def test_losers_can_be_stopped_while_others_go_on():
     assert [len(o.token_ids) for o in branches_of(outcomes["a"], 3)] == [20, 4, 20]
 
 
+@pytest.mark.parametrize("branch", [0, 2])
+def test_a_branch_can_be_cancelled_before_there_is_one(branch):
+    core = make_core()
+    outcomes: dict[str, Outcome] = {}
+    collect(outcomes, core.submit(make_request("a", PROMPT, num_samples=3, max_tokens=20)))
+    collect(outcomes, core.cancel("a", branch=branch))
+    drain(core, outcomes)
+    branches = branches_of(outcomes["a"], 3)
+    assert [len(o.token_ids) for o in branches] == [1 if n == branch else 20 for n in range(3)]
+    assert branches[branch].finish.reason is FinishReason.CANCELLED
+    assert held(core) == 0
+
+
 @pytest.mark.parametrize("num_steps", [0, 1, 2, 5])
 def test_cancel_ends_every_branch_once(num_steps):
     core = make_core(step_tokens=20)

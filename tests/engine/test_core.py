@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from localpaged.engine.events import FinishReason
+from localpaged.engine.params import Grammar
 from localpaged.engine.step_plan import RowResult
 from localpaged.errors import EngineError, PromptTooLong, StepFailed
 from testkit.engine_runs import Outcome, collect, drain, make_core, make_request, run
@@ -284,6 +285,23 @@ def test_unknown_prompt_ids_and_ids_in_use_are_refused():
     assert "does not know" in outcomes["unknown"].fail.error.message
     core.submit(make_request("twice", [1]))
     assert "running already" in core.submit(make_request("twice", [1]))[0].error.message
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        make_request("bad", ("a",)),  # type: ignore[arg-type]
+        make_request("bad", (None,)),  # type: ignore[arg-type]
+        make_request("bad", (1.0,)),  # type: ignore[arg-type]
+        replace(make_request("bad", [1]), grammar=Grammar("regex", "\ud800")),
+    ],
+    ids=["text", "none", "float", "surrogate"],
+)
+def test_a_request_that_cannot_be_read_fails_alone(request_):
+    core = make_core()
+    outcomes = run(core, [make_request("good", [1, 2]), request_])
+    assert outcomes["bad"].fail is not None
+    assert len(outcomes["good"].token_ids) == 8
 
 
 def test_a_full_queue_refuses():

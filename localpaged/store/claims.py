@@ -1,0 +1,19 @@
+"""Which chats a living program is answering."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from sqlite_utils import Database
+
+from localpaged.store.locks import is_held
+
+
+def is_answered_elsewhere(db: Database, chat_id: str, *, run_id: str) -> bool:
+    """Tell whether another living run than `run_id` has an open turn in the chat."""
+    rows = db.query(
+        "SELECT DISTINCT runs.lock_file FROM turns JOIN runs ON runs.id = turns.run_id"
+        " WHERE turns.chat_id = ? AND turns.run_id <> ?",
+        [chat_id, run_id],
+    )
+    return any(is_held(Path(str(row["lock_file"]))) for row in rows)
