@@ -24,6 +24,7 @@ from localpaged.tui.coordinator import Coordinator
 from localpaged.tui.figures import grouped
 from localpaged.tui.glyphs import UNICODE, Glyphs
 from localpaged.tui.legacy_keys import teach_alt_enter
+from localpaged.tui.paste_guard import guard_pastes, restored
 from localpaged.tui.preferences import save_theme, saved_theme
 from localpaged.tui.screens.chat import ChatScreen
 from localpaged.tui.screens.confirm import ConfirmScreen
@@ -72,6 +73,7 @@ class LocalPagedApp(App[None]):
         chosen = saved_theme()
         self.theme = chosen if chosen in (DARK, LIGHT) else DARK
         teach_alt_enter()
+        guard_pastes()
 
     def get_default_screen(self) -> ChatScreen:
         """The chat is there from the first moment on."""
@@ -94,7 +96,7 @@ class LocalPagedApp(App[None]):
     async def on_event(self, event: events.Event) -> None:
         """Keys and pastes from the terminal wait for those before them."""
         if isinstance(event, events.Key | events.Paste) and not event.is_forwarded:
-            self.typist.take(event)
+            self.typist.take(restored(event) if isinstance(event, events.Paste) else event)
         else:
             await super().on_event(event)
 

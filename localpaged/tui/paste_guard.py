@@ -1,0 +1,72 @@
+"""Keeps an escape character inside a paste from ending it: what is pasted is text, all of it.
+
+Textual's parser gives a paste up at the first escape in it and reads the rest as keys, so that its
+line ends would send messages. Inside the brackets of a paste an escape is therefore handed to the
+parser as a stand-in from the private use area, and put back into the text of the paste event.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from textual import events
+from textual._xterm_parser import BRACKETED_PASTE_END, BRACKETED_PASTE_START, XTermParser
+from textual.drivers import linux_driver
+from textual.message import Message
+
+STAND_IN = "\ue01b"
+
+
+def guard_pastes() -> None:
+    """Have the terminal driver use the guarded parser."""
+    linux_driver.XTermParser = GuardedParser  # type: ignore[attr-defined]
+
+
+def restored(event: events.Paste) -> events.Paste:
+    """Return the paste with its own escape characters."""
+    return events.Paste(event.text.replace(STAND_IN, "\x1b")) if STAND_IN in event.text else event
+
+
+class GuardedParser(XTermParser):
+    """The terminal's input thread. Remembers whether a paste is open, over reads of any size."""
+
+    def __init__(self, debug: bool = False) -> None:
+        super().__init__(debug)
+        self._is_pasting = False
+        self._outside = ""
+        self._held = ""
+
+    def feed(self, data: str) -> Iterable[Message]:
+        """Parse what was read, escapes inside a paste replaced."""
+        return super().feed(self._guarded(data) if data else data)
+
+    def _guarded(self, data: str) -> str:
+        data, self._held = self._held + data, ""
+        parts: list[str] = []
+        while data:
+            part, data = self._paste_part(data) if self._is_pasting else self._outer_part(data)
+            parts.append(part)
+        return "".join(parts)
+
+    def _outer_part(self, data: str) -> tuple[str, str]:
+        seen = self._outside + data
+        at = seen.find(BRACKETED_PASTE_START)
+        if at < 0:
+            # The start may be cut by the end of a read, but an Escape key must not wait for it.
+            self._outside = seen[-(len(BRACKETED_PASTE_START) - 1) :]
+            return data, ""
+        end = at + len(BRACKETED_PASTE_START) - len(self._outside)
+        self._is_pasting, self._outside = True, ""
+        return data[:end], data[end:]
+
+    def _paste_part(self, data: str) -> tuple[str, str]:
+        at = data.find(BRACKETED_PASTE_END)
+        if at >= 0:
+            self._is_pasting = False
+            end = at + len(BRACKETED_PASTE_END)
+            return data[:at].replace("\x1b", STAND_IN) + BRACKETED_PASTE_END, data[end:]
+        for length in range(len(BRACKETED_PASTE_END) - 1, 0, -1):
+            if data.endswith(BRACKETED_PASTE_END[:length]):
+                data, self._held = data[:-length], data[-length:]
+                break
+        return data.replace("\x1b", STAND_IN), ""
