@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
+import psutil
+
 from localpaged.errors import ConfigError
 
 DTYPES = ("auto", "float32", "bfloat16")
@@ -49,6 +51,13 @@ class Settings:
             raise ConfigError(
                 f"{self.kv_memory_bytes:,} bytes of KV memory are too few to chat.",
                 hint=f"Give it at least {MIN_KV_MEMORY_BYTES >> 20}M.",
+            )
+        total_bytes = psutil.virtual_memory().total
+        if self.host_memory_bytes > total_bytes:
+            raise ConfigError(
+                f"{self.host_memory_bytes / 2**30:,.1f} GiB of host memory were asked for; this "
+                f"machine has {total_bytes / 2**30:,.1f}.",
+                hint="Ask for less with --host-memory, or leave it out.",
             )
         num_cores = os.cpu_count() or 1
         if self.threads is not None and not 1 <= self.threads <= num_cores:

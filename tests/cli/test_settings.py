@@ -134,3 +134,9 @@ def test_memory_for_less_than_the_smallest_context_is_refused_with_the_numbers()
 def test_a_model_with_a_tiny_context_needs_no_more_than_that():
     tiny = dataclasses.replace(CONFIG, context_length=32, num_kv_heads=512)
     assert sized(tiny, kv_memory_bytes=8 * MIB).context_length == 32
+
+
+def test_more_host_memory_than_the_machine_has_is_refused_under_its_own_name():
+    with pytest.raises(ConfigError, match=r"999,999\.0 GiB of host memory") as refused:
+        Settings(model="m", host_memory_bytes=999_999 << 30)
+    assert "--host-memory" in refused.value.hint
