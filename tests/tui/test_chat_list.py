@@ -134,12 +134,13 @@ async def test_deleting_a_running_chat_stops_it_and_undo_shows_its_text():
     with open_service(engine) as service:
         async with stage(service, engine) as shown:
             await shown.ask("doomed chat")
-            await shown.step(4)
+            await shown.step(8)
+            await shown.until(lambda: "word1" in shown.text)
             shown.app.commands.run("delete")
             await shown.until(lambda: bool(engine.cancelled))
             engine.run_until_idle()
             await shown.press("ctrl+z")
-            assert "word1" in shown.text
+            await shown.until(lambda: "word1" in shown.text)
 
 
 async def test_after_typing_the_undo_key_undoes_typing():
