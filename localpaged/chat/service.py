@@ -74,7 +74,8 @@ class ChatService:
 
     def transcript(self, chat_id: str) -> Sequence[Exchange]:
         """The chat's messages from the first to the tip, open answer included."""
-        return transcript(self._store.conversation(chat_id), self._live)
+        known = {live.turn.id: live.row() for live in self._live.of_chat(chat_id)}
+        return transcript(self._store.conversation(chat_id), self._live, known)
 
     def new_chat(self, *, title: str = "", system: str = "") -> Chat:
         """Make a chat. Without a title it is named after its first message."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from localpaged.chat.live import LiveTurns
@@ -12,8 +12,14 @@ from localpaged.store.store import Conversation
 WAITING_PREFIX = "waiting:"
 
 
-def transcript(conversation: Conversation, live: LiveTurns) -> Sequence[Exchange]:
-    """Return the lines of a chat; open answers carry the text that has arrived by now."""
+def transcript(
+    conversation: Conversation, live: LiveTurns, known: Mapping[str, Turn]
+) -> Sequence[Exchange]:
+    """Return the lines of a chat; open answers carry the text that has arrived by now.
+
+    `known` are the rows of the turns that ran before the conversation was read: one of them may
+    have ended since, and what is read of it is then an older checkpoint.
+    """
     made_by = {turn.tip_hash: turn for turn in conversation.turns if turn.tip_hash is not None}
     lines = [
         Exchange(message, made_by.get(message.hash) if message.role == "assistant" else None)
@@ -21,7 +27,7 @@ def transcript(conversation: Conversation, live: LiveTurns) -> Sequence[Exchange
     ]
     for turn in conversation.turns:
         if turn.tip_hash is None:
-            lines += _unplaced(_latest(turn, live))
+            lines += _unplaced(_latest(turn, live, known))
     return lines
 
 
@@ -33,9 +39,10 @@ def _unplaced(turn: Turn) -> Sequence[Exchange]:
     return (Exchange(question, None), answer)
 
 
-def _latest(turn: Turn, live: LiveTurns) -> Turn:
+def _latest(turn: Turn, live: LiveTurns, known: Mapping[str, Turn]) -> Turn:
     running = live.get(turn.id)
-    if running is None or not turn.status.is_open:
+    row = running.row() if running is not None else known.get(turn.id)
+    if row is None or not turn.status.is_open:
         return turn
     # The row of the conversation decides about the place, for that is what its messages fit.
-    return replace(running.row(), question=turn.question, parent_hash=turn.parent_hash)
+    return replace(row, question=turn.question, parent_hash=turn.parent_hash)
