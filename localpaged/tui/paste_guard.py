@@ -38,7 +38,11 @@ class GuardedParser(XTermParser):
 
     def feed(self, data: str) -> Iterable[Message]:
         """Parse what was read, escapes inside a paste replaced."""
-        return super().feed(self._guarded(data) if data else data)
+        if not data:
+            return super().feed(data)
+        # To the parser nothing means the end; here it only means that a read is held back.
+        guarded = self._guarded(data)
+        return super().feed(guarded) if guarded else ()
 
     def _guarded(self, data: str) -> str:
         data, self._held = self._held + data, ""

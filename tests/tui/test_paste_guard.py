@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from textual import events
 
@@ -39,6 +39,7 @@ def test_an_escape_in_a_paste_types_no_keys(text: str):
     assert restored(paste).text == text
 
 
+@example("a", [8, 1, 4, 1])
 @given(st.text("ab\r\x1b[201~", max_size=20), st.lists(st.integers(1, 30), max_size=6))
 def test_a_paste_is_whole_however_it_is_read(text: str, cuts: list[int]):
     text = text.replace(END, "")
