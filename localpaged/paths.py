@@ -32,11 +32,6 @@ def state_dir() -> Path:
     return _home("state") or Path(platformdirs.user_state_dir(APP))
 
 
-def config_file() -> Path:
-    """The user's settings (TOML)."""
-    return (_home("config") or Path(platformdirs.user_config_dir(APP))) / "config.toml"
-
-
 def models_dir() -> Path:
     """Model files and folders, one entry a model."""
     return data_dir() / "models"

@@ -57,10 +57,6 @@ class BlockPool:
         """Return how many users `block` has."""
         return self._refs[block]
 
-    def is_in_tree(self, block: int) -> bool:
-        """Return whether the prefix tree knows `block`, which is then full and never written."""
-        return bool(self._in_tree[block])
-
     def acquire(self) -> int | None:
         """Take a free block with one user, or None when there is none."""
         if not self._free:
