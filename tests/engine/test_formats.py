@@ -1,0 +1,44 @@
+"""Which number formats a processor gets: bfloat16 only where it is fast, 4-bit only beside it."""
+
+import pytest
+import torch
+
+from localpaged.config import Settings
+from localpaged.engine_factory import choose_formats
+from localpaged.models.open_model import open_model
+from testkit.tiny_model import save_tiny_model
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return save_tiny_model(tmp_path_factory.mktemp("model") / "llama", "llama")
+
+
+def formats_on(monkeypatch, folder, abilities, **settings):
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: abilities)
+    return choose_formats(open_model(folder), Settings(model="tiny", **settings))
+
+
+@pytest.mark.parametrize(
+    ("abilities", "activations", "projections", "has_four_bit"),
+    [
+        ({}, torch.float32, torch.float32, False),
+        ({"avx512_f": True, "avx512_bf16": False}, torch.float32, torch.float32, False),
+        ({"avx512_bf16": True}, torch.bfloat16, torch.float32, True),
+        ({"avx512_bf16": True, "amx_bf16": True}, torch.bfloat16, torch.bfloat16, True),
+    ],
+    ids=["unknown", "no bfloat16", "bfloat16", "AMX"],
+)
+def test_a_processor_gets_what_it_is_fast_at(
+    monkeypatch, folder, abilities, activations, projections, has_four_bit
+):
+    formats = formats_on(monkeypatch, folder, abilities)
+    assert (formats.activations, formats.kv) == (activations, activations)
+    assert formats.projections == projections
+    assert formats.has_four_bit == has_four_bit
+
+
+def test_float32_is_exact_everywhere_when_it_is_asked_for(monkeypatch, folder):
+    formats = formats_on(monkeypatch, folder, {"amx_bf16": True}, dtype="float32")
+    assert {formats.activations, formats.projections, formats.kv} == {torch.float32}
+    assert not formats.has_four_bit
