@@ -8,6 +8,7 @@ from dataclasses import replace
 from localpaged.chat.cache_cause import Computed, explain, num_common
 from localpaged.chat.cache_report import CacheReport
 from localpaged.chat.live import LiveTurn
+from localpaged.chat.view import sent
 from localpaged.engine.events import PrefillEvent, ReadyEvent
 from localpaged.prompt import ChatModel
 from localpaged.store.rows import SentPrompt, Turn
@@ -43,7 +44,7 @@ class CacheWatch:
             live.prompt.ids,
             live.prompt.messages,
             matched_tokens=event.cached_tokens,
-            before=None if nearest is None else self._computed(nearest),
+            before=None if nearest is None else self._computed(nearest, live.turn.chat_id),
             namespace=self._namespace(live.turn),
             model=model,
         )
@@ -90,12 +91,15 @@ class CacheWatch:
             tail_ids=pack(prompt_ids[num_shared:]),
         )
 
-    def _computed(self, last: SentSequence) -> Computed:
+    def _computed(self, last: SentSequence, chat_id: str) -> Computed:
         return Computed(
             ids=unpack(last.ids),
             num_computed=last.prompt.num_computed,
             answer_start=None if last.turn.token_ids is None else _answer_start(last),
-            messages=self._store.path_to(last.turn.tip_hash or last.turn.parent_hash),
+            messages=sent(
+                self._store.chat(chat_id),
+                self._store.path_to(last.turn.tip_hash or last.turn.parent_hash),
+            ),
             namespace=last.prompt.namespace,
             is_this_run=last.prompt.run_id == self._store.run_id,
         )

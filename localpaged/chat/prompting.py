@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from localpaged.chat.view import sent
 from localpaged.prompt import ChatModel, PromptMessage
 from localpaged.store.rows import Message, Turn
 from localpaged.store.store import Conversation, Store
@@ -36,7 +37,7 @@ def make_prompt(store: Store, model: ChatModel, turn: Turn) -> Prompt:
     """
     conversation = store.conversation(turn.chat_id, up_to=turn.parent_hash)
     known = _known_ids(conversation, model)
-    told = _answered(conversation.messages)
+    told = _answered(sent(conversation.chat, conversation.messages))
     messages = [
         PromptMessage(message.role, message.text, known.get(message.hash)) for message in told
     ]

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from localpaged.chat.live import LiveTurns
+from localpaged.chat.view import shown
 from localpaged.store.rows import Exchange, Message, Turn
 from localpaged.store.store import Conversation
 
@@ -23,7 +24,7 @@ def transcript(
     made_by = {turn.tip_hash: turn for turn in conversation.turns if turn.tip_hash is not None}
     lines = [
         Exchange(message, made_by.get(message.hash) if message.role == "assistant" else None)
-        for message in conversation.messages
+        for message in shown(conversation.chat, conversation.messages)
     ]
     for turn in conversation.turns:
         if turn.tip_hash is None:

@@ -96,6 +96,17 @@ def m002_prompt_tokens(db: Database) -> None:
     )
 
 
+@migrations()
+def m003_chat_settings(db: Database) -> None:
+    """What belongs to one chat alone: sampling, system text, view, archived, unread."""
+    chats = db.table("chats")
+    chats.add_column("options", str, not_null_default="{}")
+    chats.add_column("system", str)
+    chats.add_column("archived_at", float)
+    chats.add_column("is_unread", int, not_null_default=0)
+    chats.add_column("view_hash", str)  # no foreign key: a message that is gone hides nothing
+
+
 def _create_turns(db: Database) -> None:
     db.table("turns").create(
         {

@@ -27,7 +27,7 @@ FROM turns LEFT JOIN partials ON partials.turn_id = turns.id
 
 def select_chats(db: Database, where: str, params: Params) -> list[Chat]:
     """Return the chats that the condition finds."""
-    return [Chat(**row) for row in db.query(f"{_SELECT_CHATS} WHERE {where}", params)]
+    return [_chat(row) for row in db.query(f"{_SELECT_CHATS} WHERE {where}", params)]
 
 
 def select_turns(db: Database, where: str, params: Params) -> list[Turn]:
@@ -84,6 +84,10 @@ def _upsert(db: Database, table: str, record: Mapping[str, Any]) -> None:
         f" ON CONFLICT (id) DO UPDATE SET {changes}",
         dict(record),
     )
+
+
+def _chat(row: Mapping[str, Any]) -> Chat:
+    return Chat(**{**row, "is_unread": bool(row["is_unread"])})
 
 
 def _turn(row: Mapping[str, Any]) -> Turn:

@@ -39,7 +39,13 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Chat:
-    """A named tip of the message tree. `forked_from` is the chat it was split off from."""
+    """A named tip of the message tree. `forked_from` is the chat it was split off from.
+
+    `options` are sampling parameters as JSON that this chat has of its own. `system` stands for
+    the conversation's own system message wherever the chat is shown or sent; "" is none, None
+    leaves it as it is. The model is not shown what comes before the message `view_hash`.
+    `is_unread`: an answer ended here while nobody looked.
+    """
 
     id: str
     title: str
@@ -50,6 +56,11 @@ class Chat:
     updated_at: float
     deleted_at: float | None = None
     forked_from: str | None = None
+    options: str = "{}"
+    system: str | None = None
+    archived_at: float | None = None
+    is_unread: bool = False
+    view_hash: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -122,6 +122,8 @@ class Store:
             created_at=now,
             updated_at=now,
             deleted_at=None,
+            archived_at=None,
+            is_unread=False,
         )
         self.submit(Write(new_chats=(fork,)))
         return fork

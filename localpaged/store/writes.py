@@ -27,6 +27,11 @@ class ChatColumns(TypedDict, total=False):
     draft: str
     updated_at: float
     deleted_at: float | None
+    options: str
+    system: str | None
+    archived_at: float | None
+    is_unread: bool
+    view_hash: str | None
 
 
 @dataclass(frozen=True, slots=True)

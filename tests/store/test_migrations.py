@@ -13,7 +13,7 @@ from localpaged.errors import DatabaseTooNew, DiskFull
 from localpaged.store import database
 from localpaged.store.backup import backup
 from localpaged.store.database import connect, open_database, transaction
-from localpaged.store.migrations import m001_initial, m002_prompt_tokens, migrations
+from localpaged.store.migrations import m001_initial, migrations
 from localpaged.store.store import Store
 from localpaged.store.tree import insert_messages, make_message
 from testkit.builders import make_chat
@@ -21,13 +21,19 @@ from testkit.builders import make_chat
 TABLES = {"messages", "parts", "chats", "turns", "partials", "runs", "prompts"}
 
 
-def with_third_step(monkeypatch: pytest.MonkeyPatch, *, number: int = 3) -> None:
-    """Pretend that a later version adds a column."""
-    later = Migrations("localpaged")
-    later()(m001_initial)
-    later()(m002_prompt_tokens)
-    for n in range(3, number + 1):
-        later(name=f"m{n:03}_later")(lambda db, n=n: db.table("chats").add_column(f"c{n}", str))
+def copy_of_all_steps() -> Migrations:
+    """Return the steps of this version, to which a test may add."""
+    copy = Migrations("localpaged")
+    for step in migrations.pending(Database(memory=True)):
+        copy(name=step.name)(step.fn)
+    return copy
+
+
+def with_later_steps(monkeypatch: pytest.MonkeyPatch, *, up_to: int = 901) -> None:
+    """Pretend that later versions add a column each."""
+    later = copy_of_all_steps()
+    for n in range(901, up_to + 1):
+        later(name=f"m{n}_later")(lambda db, n=n: db.table("chats").add_column(f"c{n}", str))
     monkeypatch.setattr(database, "migrations", later)
 
 
@@ -65,16 +71,16 @@ def test_a_pending_step_is_preceded_by_a_private_copy(
     store = Store.open(database_path)
     make_chat(store, texts=["question", "answer"])
     store.close()
-    with_third_step(monkeypatch)
+    with_later_steps(monkeypatch)
 
     db, path = open_database(database_path)
 
-    assert "c3" in db.table("chats").columns_dict
+    assert "c901" in db.table("chats").columns_dict
     (copy,) = backups(path)
-    assert "before-m003_later" in copy.name
+    assert "before-m901_later" in copy.name
     assert stat.S_IMODE(copy.stat().st_mode) == 0o600
     old = connect(copy, is_reader=True)
-    assert "c3" not in old.table("chats").columns_dict
+    assert "c901" not in old.table("chats").columns_dict
     assert old.table("messages").count == 2
 
 
@@ -108,19 +114,22 @@ def test_a_history_of_the_first_version_is_copied_and_keeps_its_answers(
     (turn,) = store.conversation("chat").turns
     assert (turn.token_ids, turn.model_fingerprint, turn.cache_report) == (None, None, None)
     assert store.last_sent("chat") is None
+    chat = store.chat("chat")
+    assert (chat.options, chat.system, chat.archived_at) == ("{}", None, None)
+    assert (chat.is_unread, chat.view_hash) == (False, None)
     store.close()
 
 
 def test_three_copies_are_kept(database_path: Path, monkeypatch: pytest.MonkeyPatch):
     open_database(database_path)[0].close()
-    for number in range(3, 8):
-        with_third_step(monkeypatch, number=number)
+    for number in range(901, 906):
+        with_later_steps(monkeypatch, up_to=number)
         open_database(database_path)[0].close()
     names = [copy.name for copy in backups(database_path)]
-    assert [name[-len("m005_later.db") :] for name in names] == [
-        "m005_later.db",
-        "m006_later.db",
-        "m007_later.db",
+    assert [name[-len("m903_later.db") :] for name in names] == [
+        "m903_later.db",
+        "m904_later.db",
+        "m905_later.db",
     ]
 
 
@@ -140,12 +149,10 @@ def test_a_step_that_fails_leaves_the_database_as_it_was(
     store = Store.open(database_path)
     make_chat(store, texts=["question"])
     store.close()
-    broken = Migrations("localpaged")
-    broken()(m001_initial)
-    broken()(m002_prompt_tokens)
+    broken = copy_of_all_steps()
 
     @broken()
-    def m003_broken(db: Database) -> None:
+    def m901_broken(db: Database) -> None:
         db.table("chats").add_column("half", str)
         raise RuntimeError("power cut")
 
@@ -165,7 +172,7 @@ def test_a_full_disk_during_the_copy_changes_nothing(
     database_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     open_database(database_path)[0].close()
-    with_third_step(monkeypatch)
+    with_later_steps(monkeypatch)
 
     def full(db: Database, path: Path, *, label: str) -> Path:
         (path.parent / "backups").mkdir()
@@ -177,7 +184,7 @@ def test_a_full_disk_during_the_copy_changes_nothing(
     monkeypatch.setattr(database, "backup", full)
     with pytest.raises(DiskFull):
         open_database(database_path)
-    assert "c3" not in connect(database_path).table("chats").columns_dict
+    assert "c901" not in connect(database_path).table("chats").columns_dict
 
 
 def test_a_copy_that_fails_leaves_no_file_behind(database_path: Path):
@@ -192,10 +199,10 @@ def test_a_database_of_a_newer_version_is_refused_and_untouched(
     database_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     with monkeypatch.context() as newer:
-        with_third_step(newer)
+        with_later_steps(newer)
         open_database(database_path)[0].close()
     before = database_path.read_bytes()
-    with pytest.raises(DatabaseTooNew, match="m003_later") as caught:
+    with pytest.raises(DatabaseTooNew, match="m901_later") as caught:
         open_database(database_path)
     assert "Update localpaged" in caught.value.hint
     assert database_path.read_bytes() == before
