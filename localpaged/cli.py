@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -14,6 +14,10 @@ from localpaged.cli_models import models
 from localpaged.cli_options import engine_options, settings_from
 from localpaged.engine.params import DEFAULT_TEMPERATURE, DEFAULT_TOP_P
 from localpaged.errors import ConfigError
+
+if TYPE_CHECKING:
+    from localpaged.chat.publisher import Subscriber
+    from localpaged.chat.service import ChatService
 
 
 class Program(click.Group):
@@ -58,18 +62,15 @@ def chat(is_ascii: bool, **options: Any) -> int:
             "The chat needs a terminal.",
             hint='To ask one question from a script or a pipe: localpaged ask "…"',
         )
-    from localpaged import paths
-    from localpaged.tui.terminal import run_chat, taken
+    from localpaged.tui.terminal import run_chat
 
-    # Before torch comes near: what native libraries print must not land on the screen.
-    with taken(paths.log_file()):
+    def open_chats(subscriber: Subscriber) -> ChatService:
+        # only when the first picture stands: what is imported here takes longer than that
         from localpaged.wiring import open_service
 
-        service = open_service(settings)
-        try:
-            return run_chat(service, is_ascii=is_ascii)
-        finally:
-            service.close()
+        return open_service(settings, subscriber=subscriber)
+
+    return run_chat(open_chats, is_ascii=is_ascii)
 
 
 @main.command()

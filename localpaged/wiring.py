@@ -6,6 +6,7 @@ import threading
 from concurrent.futures import Future
 from functools import partial
 
+from localpaged.chat.publisher import Subscriber
 from localpaged.chat.service import ChatService
 from localpaged.config import Settings
 from localpaged.engine.engine import Engine
@@ -16,9 +17,10 @@ from localpaged.prompt import ChatModel
 from localpaged.store.store import Store
 
 
-def open_service(settings: Settings) -> ChatService:
+def open_service(settings: Settings, *, subscriber: Subscriber | None = None) -> ChatService:
     """Open the history and begin to load the model; returns before it is loaded.
 
+    `subscriber` gets every event from the first on.
     Raises StoreError. A model that cannot be used is told by events, as is loading.
     """
     store = Store.open()
@@ -26,6 +28,8 @@ def open_service(settings: Settings) -> ChatService:
     chat_model: Future[ChatModel] = Future()
     engine = Engine(partial(load_core, opened.result, settings))
     service = ChatService(store=store, engine=engine, model=chat_model)
+    if subscriber is not None:
+        service.subscribe(subscriber)
     threading.Thread(
         target=_open, args=(settings.model, opened, chat_model), name="open-model", daemon=True
     ).start()

@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 import webbrowser
+from collections.abc import Callable
 from time import monotonic
 from typing import TYPE_CHECKING, ClassVar
 
@@ -33,7 +34,11 @@ from localpaged.tui.typist import Fence, Typist
 from localpaged.tui.workspace import Workspace
 
 if TYPE_CHECKING:
+    from localpaged.chat.publisher import Subscriber
     from localpaged.chat.service import ChatService
+
+OpenService = Callable[["Subscriber"], "ChatService"]
+"""Opens the history and begins to load the model; its events go to the subscriber."""
 
 # how often it is looked whether other programs changed the history
 HISTORY_POLL_S = 2.0
@@ -47,23 +52,21 @@ class LocalPagedApp(App[None]):
     CSS_PATH: ClassVar = ["styles/app.tcss", "styles/dialogs.tcss"]
     BINDINGS: ClassVar[list[BindingType]] = []
 
-    def __init__(
-        self,
-        service: ChatService,
-        *,
-        glyphs: Glyphs = UNICODE,
-        bridge: EventBridge | None = None,
-    ) -> None:
-        """`bridge`, when given, is subscribed already: it has what happened before the app was."""
+    def __init__(self, service: ChatService | OpenService, *, glyphs: Glyphs = UNICODE) -> None:
+        """A function instead of the service is called on a thread when the first picture stands."""
         super().__init__()
-        if bridge is None:
-            bridge = EventBridge()
-            service.subscribe(bridge.put)
-        self._bridge = bridge
+        self._bridge = EventBridge()
         self.is_opened = False
+        self.failure: LocalPagedError | None = None
         self._next_poll_s = 0.0
-        self.service = service
-        self.workspace = Workspace(service, clock_s=monotonic)
+        self._service: ChatService | None = None
+        self._open_service: OpenService | None = None
+        self.workspace = Workspace(clock_s=monotonic)
+        if callable(service):
+            self._open_service = service
+        else:
+            service.subscribe(self._bridge.put)
+            self._attach(service)
         self.chat = ChatScreen(self.workspace, glyphs)
         self.commands = self.chat.commands = Commands(self, self.chat)
         self._coordinator = Coordinator(self.beat)
@@ -86,7 +89,7 @@ class LocalPagedApp(App[None]):
     async def on_mount(self) -> None:
         """Show the chats at once; the model may take its time."""
         loop = asyncio.get_running_loop()
-        self.call_after_refresh(self._open_latest)
+        self.call_after_refresh(self._begin)
         if not self.is_headless:
             for name in (signal.SIGTERM, signal.SIGHUP):
                 loop.add_signal_handler(name, self.exit)
@@ -107,6 +110,31 @@ class LocalPagedApp(App[None]):
     def on_unmount(self) -> None:
         """Events that still come are for nobody."""
         self._bridge.close()
+
+    @property
+    def service(self) -> ChatService:
+        """The chats; there as soon as the history is open, which is before any key arrives."""
+        assert self._service is not None, "the history is not open yet"
+        return self._service
+
+    def _attach(self, service: ChatService) -> None:
+        self._service = service
+        self.workspace.attach(service)
+
+    def _begin(self) -> None:
+        if self._open_service is None:
+            self._open_latest()
+        else:
+            self.run_worker(self._open(self._open_service), name="open", exit_on_error=True)
+
+    async def _open(self, open_service: OpenService) -> None:
+        try:
+            self._attach(await asyncio.to_thread(open_service, self._bridge.put))
+        except LocalPagedError as error:
+            self.failure = error
+            self.exit()
+        else:
+            self._open_latest()
 
     def _open_latest(self) -> None:
         try:
@@ -133,7 +161,7 @@ class LocalPagedApp(App[None]):
 
     def beat(self) -> bool:
         """Take events, draw, save what is due; return whether something moves by itself."""
-        if not self.chat.is_mounted:
+        if not self.chat.is_mounted or self._service is None:
             return True
         changes = self.workspace.take(self._bridge.drain())
         try:

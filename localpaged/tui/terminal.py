@@ -17,20 +17,23 @@ from localpaged import paths
 from localpaged.errors import StoreError
 from localpaged.log_file import open_log
 from localpaged.plain_text import visible
-from localpaged.tui.bridge import EventBridge
 
 if TYPE_CHECKING:
+    from localpaged.chat.publisher import Subscriber
     from localpaged.chat.service import ChatService
+    from localpaged.tui.app import OpenService
 
 NO_TERMINAL_EXIT_CODE = 2
 TAIL_BYTES = 8_192
 TAIL_LINES = 6
 
 
-def run_chat(service: ChatService, *, is_ascii: bool = False) -> int:
+def run_chat(open_service: OpenService, *, is_ascii: bool = False) -> int:
     """Run the chat until the user quits; return the process's exit code.
 
-    Without a terminal it says so and returns NO_TERMINAL_EXIT_CODE. The caller closes `service`.
+    `open_service` is called when the first picture stands, and what it opened is closed at the end.
+    What it raises is raised here, when the terminal is as it was. Without a terminal it says so
+    and returns NO_TERMINAL_EXIT_CODE.
     """
     if not _has_terminal():
         _tell(
@@ -38,18 +41,28 @@ def run_chat(service: ChatService, *, is_ascii: bool = False) -> int:
             'For pipes and scripts there is: localpaged ask "your question"\n'
         )
         return NO_TERMINAL_EXIT_CODE
-    # the model may be ready or have failed before the UI is there
-    bridge = EventBridge()
-    service.subscribe(bridge.put)
+    opened: list[ChatService] = []
+
+    def opening(subscriber: Subscriber) -> ChatService:
+        # quitting may come in between: whoever is left has to close it
+        opened.append(open_service(subscriber))
+        return opened[0]
+
     log_file = paths.log_file()
     with taken(log_file):
         from localpaged.tui.app import LocalPagedApp
         from localpaged.tui.glyphs import ASCII, UNICODE
 
         known_bytes = log_file.stat().st_size
-        app = LocalPagedApp(service, glyphs=ASCII if is_ascii else UNICODE, bridge=bridge)
-        app.run()
+        app = LocalPagedApp(opening, glyphs=ASCII if is_ascii else UNICODE)
+        try:
+            app.run()
+        finally:
+            for service in opened:
+                service.close()
         exit_code = app.return_code or 0
+    if app.failure is not None:
+        raise app.failure
     if exit_code:
         _tell(f"localpaged stopped on an error of its own. Details: {log_file}\n")
         for line in _tail(log_file, known_bytes):

@@ -53,16 +53,22 @@ class Changes:
 class Workspace:
     """The chats in the order of the sidebar, and which one is shown. UI thread only.
 
-    Invariant: `current` is one of `sessions`, or a chat that is not saved yet.
+    Invariant: `current` is one of `sessions`, or a chat that is not saved yet. Before `attach` it
+    is the latter, and nothing is asked of the service.
     """
 
-    def __init__(self, service: ChatService, *, clock_s: Callable[[], float]) -> None:
-        self._service = service
+    _service: ChatService
+
+    def __init__(self, *, clock_s: Callable[[], float]) -> None:
         self._clock_s = clock_s
         self.sessions: list[SessionModel] = []
         self.current = SessionModel()
         self.engine = EngineStatus()
         self._history_version: int | None = None
+
+    def attach(self, service: ChatService) -> None:
+        """Work with the chats of `service` from now on; once."""
+        self._service = service
 
     @property
     def listed(self) -> list[SessionModel]:

@@ -13,6 +13,7 @@ from typing import Any
 
 from click.testing import CliRunner
 
+from localpaged.chat.publisher import Subscriber
 from localpaged.chat.service import ChatService
 from localpaged.cli import main
 from localpaged.config import Settings
@@ -116,10 +117,14 @@ class ScriptedRuns:
         self._listener = listener
         self._load_s = load_s
 
-    def open_service(self, settings: Settings) -> ChatService:
+    def open_service(
+        self, settings: Settings, *, subscriber: Subscriber | None = None
+    ) -> ChatService:
         """Open the history, start an engine."""
         engine = ScriptedEngine(self._answer)
         service = ChatService(store=self._open_store(), engine=engine, model=ready_model())
+        if subscriber is not None:
+            service.subscribe(subscriber)
         if self._listener is not None:
             engine.add_listener(self._listener)
         engine.start(tokens_per_s=PIECES_PER_S, load_s=self._load_s)

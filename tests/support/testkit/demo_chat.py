@@ -11,6 +11,8 @@ import sys
 import tempfile
 from collections.abc import Sequence
 
+from localpaged.chat.publisher import Subscriber
+from localpaged.chat.service import ChatService
 from localpaged.engine.events import LoadEvent
 from localpaged.engine.params import Request
 from localpaged.errors import BadModelFile
@@ -88,8 +90,13 @@ def main() -> int:
         script, load_stages=LOAD_STAGES, load_error=error if "--fail" in sys.argv else None
     )
     with open_service(engine) as service:
-        engine.start(tokens_per_s=40.0, load_s=8.0 if "--slow" in sys.argv else 1.0)
-        return run_chat(service, is_ascii="--ascii" in sys.argv)
+
+        def opening(subscriber: Subscriber) -> ChatService:
+            service.subscribe(subscriber)
+            engine.start(tokens_per_s=40.0, load_s=8.0 if "--slow" in sys.argv else 1.0)
+            return service
+
+        return run_chat(opening, is_ascii="--ascii" in sys.argv)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,139 @@
+"""One run of the program for benchmarks/tui.py: scripted or real, with a screen or without.
+
+    python benchmarks/tui_stage.py scripted|screen|headless PANES SECONDS
+
+Writes report.json into LOCALPAGED_HOME and ends by itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from localpaged import paths
+from localpaged.engine.params import SamplingParams
+from localpaged.tui.terminal import taken
+
+if TYPE_CHECKING:
+    from localpaged.chat.service import ChatService
+
+TICK_S = 0.01
+TOKENS_PER_S = 60.0
+PAST_TURNS = 1_000
+PROSE = "Some **words** with `code`, long enough to wrap once or twice in a pane.\n\n- a\n- b\n\n"
+CODE = "```python\ndef f(x):\n    return x + 1  # one more\n```\n\n"
+QUESTION = "Tell a long story about the keeper of a lighthouse, number {number}."
+START_TIMEOUT_S = 90.0
+
+
+def scripted(panes: int, seconds: float) -> None:
+    """Stream scripted answers into the panes of a comparison; write how late the loop was."""
+    from testkit.past_chats import write_chat
+    from testkit.screens import open_service
+    from testkit.scripted_engine import ScriptedEngine
+
+    write_chat([(f"question {n}", PROSE + CODE) for n in range(PAST_TURNS)])
+    text = (PROSE * 3 + CODE) * 400
+    engine = ScriptedEngine([[text[at : at + 4] for at in range(0, len(text), 4)]])
+    with open_service(engine) as service:
+        engine.start(tokens_per_s=TOKENS_PER_S)
+        lags_ms = _run_app(service, panes, seconds)
+        rate = service.snapshot().generated_tokens
+    _write({"lags_ms": lags_ms, "tokens_per_s_a_pane": rate / panes / seconds})
+
+
+def _run_app(service: ChatService, panes: int, seconds: float) -> list[float]:
+    from localpaged.tui.app import LocalPagedApp
+
+    lags_ms: list[float] = []
+
+    class Measured(LocalPagedApp):
+        """The app, with a watch on its loop."""
+
+        async def on_mount(self) -> None:
+            await super().on_mount()
+            self.run_worker(self._watch(), name="watch")
+
+        async def _watch(self) -> None:
+            while not self.is_opened or self.workspace.engine.ready is None:
+                await asyncio.sleep(TICK_S)
+            self.commands.run_slash(f"compare n={panes} {QUESTION.format(number=1)}")
+            while len(service.snapshot().sequences) < panes:
+                await asyncio.sleep(TICK_S)
+            self.tell("streaming", for_s=0.5)
+            until_s = time.perf_counter() + seconds
+            while (due_s := time.perf_counter() + TICK_S) < until_s:
+                await asyncio.sleep(TICK_S)
+                lags_ms.append((time.perf_counter() - due_s) * 1_000)
+            self.exit()
+
+    Measured(service).run()
+    return lags_ms
+
+
+def real(panes: int, seconds: float, *, has_screen: bool) -> None:
+    """Let the default model answer in `panes` chats; write its tokens a second."""
+    from localpaged.config import Settings
+    from localpaged.models.catalogue import DEFAULT_MODEL
+    from localpaged.wiring import open_service
+
+    service = open_service(Settings(model=DEFAULT_MODEL))
+    rates: list[float] = []
+    try:
+        if has_screen:
+            from localpaged.tui.app import LocalPagedApp
+
+            app = LocalPagedApp(service)
+
+            def measure() -> None:
+                rates.append(_measure(service, panes, seconds))
+                app.call_from_thread(app.exit)
+
+            threading.Thread(target=measure, daemon=True).start()
+            app.run()
+        else:
+            rates.append(_measure(service, panes, seconds))
+    finally:
+        service.close()
+    _write({"tokens_per_s": rates[0]})
+
+
+def _measure(service: ChatService, panes: int, seconds: float) -> float:
+    """Ask in every chat, and count what is generated while all of them answer."""
+    sampling = SamplingParams(temperature=0, ignore_eos=True)
+    for number in range(panes):
+        service.send(service.new_chat().id, QUESTION.format(number=number), sampling=sampling)
+    until_s = time.perf_counter() + START_TIMEOUT_S
+    while sum(view.state == "decode" for view in service.snapshot().sequences) < panes:
+        if time.perf_counter() > until_s:
+            raise TimeoutError("the chats never answered together")
+        time.sleep(0.05)
+    started_s, before = time.perf_counter(), service.snapshot().generated_tokens
+    time.sleep(seconds)
+    after, ended_s = service.snapshot().generated_tokens, time.perf_counter()
+    return (after - before) / (ended_s - started_s)
+
+
+def _write(report: dict[str, Any]) -> None:
+    path = Path(os.environ[paths.HOME_VARIABLE]) / "report.json"
+    path.write_text(json.dumps(report))
+
+
+def main() -> None:
+    """Run what the arguments say."""
+    mode, panes, seconds = sys.argv[1], int(sys.argv[2]), float(sys.argv[3])
+    with taken(paths.log_file()):
+        if mode == "scripted":
+            scripted(panes, seconds)
+        else:
+            real(panes, seconds, has_screen=mode == "screen")
+
+
+if __name__ == "__main__":
+    main()
