@@ -24,7 +24,8 @@ def modules_after(statement):
         ("import localpaged.cli", {"torch", "textual", "transformers", "numpy", "sqlite_utils"}),
         (
             "import localpaged.tui.app",
-            {"torch", "transformers", "triton", "localpaged.engine.core"},
+            # the first picture waits for nothing of these
+            {"torch", "transformers", "numpy", "sqlite_utils", "jinja2", "localpaged.engine.core"},
         ),
         ("import localpaged.engine.scheduler, localpaged.engine.core", {"torch", "numpy"}),
         ("import localpaged.models.open_model", {"torch", "transformers"}),

@@ -90,6 +90,18 @@ def test_a_home_that_cannot_be_written_is_told_before_the_screen_is_taken(home, 
     assert "Traceback" not in terminal.text
 
 
+def test_a_history_that_cannot_be_read_is_told_when_the_terminal_is_given_back(ready_home):
+    paths.ensure_private_dir(paths.database_file().parent)
+    paths.database_file().write_bytes(b"this is no database, and long enough to see that" * 99)
+    with in_terminal(command_line("chat")) as terminal:
+        assert terminal.wait() == 6
+        assert echoes(terminal)
+    (told,) = terminal.output.rpartition(b"\x1b[?1049l")[2:]
+    assert b"localpaged: " in told
+    assert str(paths.database_file()) in CONTROL.sub(b"", told).decode()
+    assert b"Traceback" not in told
+
+
 @pytest.mark.model
 def test_several_chats_on_a_terminal_and_a_clean_way_out(home_with_model):
     with in_terminal(command_line("chat")) as terminal:
