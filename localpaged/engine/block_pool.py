@@ -57,6 +57,14 @@ class BlockPool:
         """Return how many users `block` has."""
         return self._refs[block]
 
+    def counts(self) -> list[int]:
+        """Return how many users each block has, by its number; a copy."""
+        return self._refs[:]
+
+    def tree_flags(self) -> bytes:
+        """Return 1 for each block that the prefix tree keeps, by its number; a copy."""
+        return bytes(self._in_tree)
+
     def acquire(self) -> int | None:
         """Take a free block with one user, or None when there is none."""
         if not self._free:

@@ -23,6 +23,8 @@ from localpaged.engine.events import (
     TokenLogprob,
 )
 from localpaged.engine.grammar import GrammarCompiler, Matcher
+from localpaged.engine.inspection import BlockTokens, Inspection, PinView
+from localpaged.engine.inspector import block_tokens, inspect, pin_view
 from localpaged.engine.live_request import LiveRequest
 from localpaged.engine.metrics import Metrics, take_snapshot
 from localpaged.engine.params import EngineConfig, Request, RequestId
@@ -55,7 +57,7 @@ class EngineCore:
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self.config = config
-        self.scheduler = Scheduler(config)
+        self.scheduler = Scheduler(config, clock=clock)
         self._runner = runner
         self._vocabulary = vocabulary
         self._grammars = GrammarCompiler(vocabulary.token_bytes, eos_ids=vocabulary.eos_ids)
@@ -112,13 +114,39 @@ class EngineCore:
         """Serve this chat before others from now on: the user looks at it."""
         self.scheduler.foreground_chat = chat_id
 
-    def pin(self, key: str, tokens: Iterable[int]) -> None:
+    def pin(self, key: str, tokens: Iterable[int]) -> PinView:
         """Keep the KV of a prefix until `key` is unpinned; raises NoRoom, with the numbers."""
         self.scheduler.pin(key, tokens)
+        return pin_view(self.scheduler.kv, key)
 
-    def unpin(self, key: str) -> None:
-        """Let a pinned prefix be evicted again; unknown keys are ignored."""
+    def pin_branch(self, key: str, node_id: int) -> PinView:
+        """Keep the prefix that ends with a branch of the tree; raises NoRoom, as `pin` does."""
+        self.scheduler.pin_branch(key, node_id)
+        return pin_view(self.scheduler.kv, key)
+
+    def unpin(self, key: str) -> PinView:
+        """Let a pinned prefix be evicted again; return what was pinned, perhaps nothing."""
+        view = pin_view(self.scheduler.kv, key)
         self.scheduler.kv.unpin(key)
+        return view
+
+    def evict(self, node_id: int, offset: int = 0) -> int:
+        """Evict what nobody holds of a branch from its block `offset` on; return the count."""
+        return self.scheduler.kv.evict_branch(node_id, offset)
+
+    def inspect(self) -> Inspection:
+        """Return what lies in every block now."""
+        return inspect(
+            self.scheduler.kv,
+            self.scheduler.running,
+            now_s=self._clock(),
+            model_name=self._names["model_name"],
+            block_bytes=self._block_bytes,
+        )
+
+    def block_tokens(self, block: int) -> BlockTokens | None:
+        """Return the tokens of a block, numbered as in an Inspection; None when it has none."""
+        return block_tokens(self.scheduler.kv, self.scheduler.running, block)
 
     def cancel(self, request_id: RequestId, *, branch: int | None = None) -> list[Event]:
         """End a request, or one of its answers, and keep the text; unknown ids are ignored."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from localpaged.engine.block_pool import BlockPool
 from localpaged.engine.host_tier import HostTier
 from localpaged.engine.pins import Pin, Pins
-from localpaged.engine.prefix_tree import BlockKey, PartialMatch, PrefixTree
+from localpaged.engine.prefix_tree import BlockKey, OnEvict, PartialMatch, PrefixTree
 from localpaged.engine.sequence import Sequence
 from localpaged.engine.step_plan import BlockCopy, BlockMove
 from localpaged.engine.swap_pace import SwapPace
@@ -35,12 +36,13 @@ class KVManager:
         slab_blocks: int | None = None,
         host_blocks: int = 0,
         swap_pace: SwapPace | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.block_size = block_size
         self.max_blocks = num_blocks
         self.slab_blocks = slab_blocks or num_blocks
         self.pool = BlockPool(min(initial_blocks or num_blocks, num_blocks))
-        self.tree = PrefixTree()
+        self.tree = PrefixTree(clock=clock)
         self.pins = Pins()
         self.host = HostTier(host_blocks)
         self._swap_pace = swap_pace
@@ -78,6 +80,21 @@ class KVManager:
         """Let a prefix be evicted again; unknown keys are ignored."""
         self._release_pin(self.pins.pop(key))
 
+    def pin_branch(self, key: str, node_id: int, *, reserved_blocks: int) -> None:
+        """Keep the prefix that ends with a branch of the tree. Raises NoRoom, as `pin` does."""
+        path = self.tree.path(node_id)
+        tokens = (token for block_key in path for token in block_key)
+        self.pin(key, tokens, reserved_blocks=reserved_blocks)
+
+    def evict_branch(self, node_id: int, offset: int) -> int:
+        """Evict what nobody holds of a branch, from its block `offset` on, and of all below it.
+
+        Returns how many blocks came free.
+        """
+        evicted = self.tree.evict_branch(node_id, offset, self._is_unused, self._on_evict())
+        self._take_back(evicted)
+        return len(evicted)
+
     def admit(self, sequence: Sequence, *, num_tokens: int, reserved_blocks: int) -> bool:
         """Match the prefix, hold what matched, and make room for `num_tokens` more, or for none.
 
@@ -88,7 +105,8 @@ class KVManager:
         assert not sequence.block_table and sequence.num_computed == 0
         usable = sequence.tokens[: sequence.num_reusable]
         keys = sequence.keys(len(usable))
-        match = self.tree.match(keys, usable[len(keys) * self.block_size :])
+        user = sequence.request.chat_id
+        match = self.tree.match(keys, usable[len(keys) * self.block_size :], user=user)
         slots = self._host_slots(keys, len(match.blocks))
         # A partial match holds one block more than it saves; try without it before giving up.
         for partial in (match.partial, None) if match.partial and not slots else (None,):
@@ -149,7 +167,9 @@ class KVManager:
         if num_full == sequence.num_published:
             return
         keys = sequence.keys(num_full * self.block_size)
-        canonical = self.tree.insert(keys, sequence.block_table[:num_full])
+        canonical = self.tree.insert(
+            keys, sequence.block_table[:num_full], user=sequence.request.chat_id
+        )
         for i in range(sequence.num_published, num_full):
             mine, known = sequence.block_table[i], canonical[i]
             if known == mine:
@@ -187,7 +207,7 @@ class KVManager:
         sequence.num_published = 0
         if sequence.has_failed:
             self.host.discard(keys)
-            for block in self.tree.discard(keys, lambda b: self.pool.refs(b) == 0):
+            for block in self.tree.discard(keys, self._is_unused):
                 self.pool.leave_tree(block)
 
     def check(self, sequences: Iterable[Sequence]) -> None:
@@ -274,9 +294,16 @@ class KVManager:
         missing = count - self.pool.num_free
         if missing <= 0:
             return
+        self._take_back(self.tree.evict(missing, self._is_unused, self._on_evict()))
+
+    def _is_unused(self, block: int) -> bool:
+        return self.pool.refs(block) == 0
+
+    def _on_evict(self) -> OnEvict | None:
         is_kept = self._swap_pace is not None and self._swap_pace.should_keep()
-        for evicted in self.tree.evict(
-            missing, lambda b: self.pool.refs(b) == 0, self.host.store if is_kept else None
-        ):
-            self.pool.leave_tree(evicted)
+        return self.host.store if is_kept else None
+
+    def _take_back(self, evicted: Iterable[int]) -> None:
+        for block in evicted:
+            self.pool.leave_tree(block)
             self.num_evicted += 1

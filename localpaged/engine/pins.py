@@ -62,6 +62,10 @@ class Pins:
         shared = sum(_common(a, b) for a, b in pairwise(ordered))
         return sum(len(path) for path in ordered) - shared
 
+    def get(self, key: str) -> Pin | None:
+        """Return a pin; None when there is none."""
+        return self._pins.get(key)
+
     def put(self, key: str, pin: Pin) -> Pin | None:
         """Take a pin; return the one that had the key before."""
         old = self._pins.get(key)

@@ -7,8 +7,11 @@ so no hash is ever trusted (RadixAttention, SGLang, arXiv 2312.07104, section 3)
 from __future__ import annotations
 
 import heapq
+import time
 from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
+from typing import NamedTuple
 
 BlockKey = tuple[int, ...]
 """The tokens of one full block."""
@@ -35,34 +38,57 @@ class Match:
     partial: PartialMatch | None
 
 
+class Branch(NamedTuple):
+    """An edge as it is now, to be read at once: `id` is never used again for another one.
+
+    `start` blocks lie before it. `users` are all who ever went through it while it was there.
+    """
+
+    id: int
+    parent_id: int | None
+    start: int
+    keys: Sequence[BlockKey]
+    blocks: Sequence[int]
+    users: AbstractSet[str]
+    used_s: float
+
+
 class _Node:
     """An edge from its parent: `keys[i]` are the tokens whose KV is in `blocks[i]`."""
 
-    __slots__ = ("blocks", "children", "keys", "last_used", "parent")
+    __slots__ = ("blocks", "children", "id", "keys", "last_used", "parent", "used_s", "users")
 
-    def __init__(self, parent: _Node | None, keys: list[BlockKey], blocks: list[int]) -> None:
+    def __init__(
+        self, node_id: int, parent: _Node | None, keys: list[BlockKey], blocks: list[int]
+    ) -> None:
+        self.id = node_id
         self.parent = parent
         self.keys = keys
         self.blocks = blocks
         self.children: dict[BlockKey, _Node] = {}
         self.last_used = 0
+        self.used_s = 0.0
+        self.users: set[str] = set()
 
 
 class PrefixTree:
     """Prefixes of one namespace (model, KV dtype, block size). Engine thread only.
 
     Invariants: a block appears once; a node's key in its parent is its first block's tokens;
-    only the root is empty. Who uses a block is not known here: eviction asks.
+    only the root is empty; who went through a node went through its parent. Who holds a block now
+    is not known here: eviction asks.
     """
 
-    def __init__(self) -> None:
-        self._root = _Node(None, [], [])
+    def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock_s = clock
+        self._root = _Node(0, None, [], [])
+        self._last_id = 0
         self._clock = 0
         self._num_nodes = 0
         self._heap: list[tuple[int, int, _Node]] = []
         self._entries = 0
 
-    def match(self, keys: Sequence[BlockKey], tail: Sequence[int]) -> Match:
+    def match(self, keys: Sequence[BlockKey], tail: Sequence[int], *, user: str = "") -> Match:
         """Find the longest known prefix of `keys` followed by the unaligned tokens `tail`.
 
         What matched becomes recent, and nothing else: an edge in which the match ends is split.
@@ -77,11 +103,13 @@ class PrefixTree:
             node = self._upper_part(child, _common_blocks(child.keys, keys, index))
             blocks += node.blocks
             index += len(node.blocks)
-            self._touch(node)
+            self._use(node, user)
         wanted = keys[index] if index < len(keys) else tail
         return Match(tuple(blocks), self._best_partial(node, wanted))
 
-    def insert(self, keys: Sequence[BlockKey], blocks: Sequence[int]) -> list[int]:
+    def insert(
+        self, keys: Sequence[BlockKey], blocks: Sequence[int], *, user: str = ""
+    ) -> list[int]:
         """Make the prefix `keys`, whose KV is in `blocks`, known; return its canonical blocks.
 
         Where the tree already has a block for a prefix, that one is canonical and the caller's
@@ -95,12 +123,12 @@ class PrefixTree:
             child = node.children.get(keys[index])
             if child is None:
                 canonical += blocks[index:]
-                self._append(node, list(keys[index:]), list(blocks[index:]))
+                self._append(node, list(keys[index:]), list(blocks[index:]), user)
                 break
             node = self._upper_part(child, _common_blocks(child.keys, keys, index))
             canonical += node.blocks
             index += len(node.blocks)
-            self._touch(node)
+            self._use(node, user)
         return canonical
 
     def evict(
@@ -122,17 +150,33 @@ class PrefixTree:
             keep = size
             while keep and size - keep < count - len(evicted) and can_evict(node.blocks[keep - 1]):
                 keep -= 1
-            if on_evict is not None and keep < size:
-                on_evict(_path(node), node.blocks[keep:])
-            evicted += reversed(node.blocks[keep:])
-            key = node.keys[0]
-            del node.blocks[keep:], node.keys[keep:]
-            if not node.blocks:
-                self._remove(node, key)
-            else:
+            evicted += self._cut(node, keep, on_evict)
+            if node.blocks:
                 held.append(node)
         for node in held:
             self._push(node)
+        return evicted
+
+    def evict_branch(
+        self,
+        node_id: int,
+        offset: int,
+        can_evict: Callable[[int], bool],
+        on_evict: OnEvict | None = None,
+    ) -> list[int]:
+        """Give up a branch's blocks from `offset` on and everything below it, leaves first.
+
+        What is used stays, and what it goes on from. An unknown branch has nothing to give.
+        """
+        top = next((node for node in self._nodes() if node.id == node_id), None)
+        evicted: list[int] = []
+        for node in reversed(list(self._nodes(top)) if top else []):
+            if node.children:
+                continue
+            keep, least = len(node.blocks), offset if node is top else 0
+            while keep > least and can_evict(node.blocks[keep - 1]):
+                keep -= 1
+            evicted += self._cut(node, keep, on_evict)
         return evicted
 
     def discard(self, keys: Sequence[BlockKey], can_evict: Callable[[int], bool]) -> list[int]:
@@ -165,11 +209,23 @@ class PrefixTree:
 
     def blocks(self) -> Iterator[int]:
         """Every block of the tree."""
-        stack = [self._root]
-        while stack:
-            node = stack.pop()
+        for node in self._nodes():
             yield from node.blocks
-            stack += node.children.values()
+
+    def branches(self) -> Iterator[Branch]:
+        """Every edge, each after the one it goes on from and before its neighbours."""
+        starts = {self._root.id: 0}
+        for node in self._nodes():
+            if node.parent is None:
+                continue
+            start = starts[node.parent.id]
+            starts[node.id] = start + len(node.blocks)
+            above = None if node.parent is self._root else node.parent.id
+            yield Branch(node.id, above, start, node.keys, node.blocks, node.users, node.used_s)
+
+    def path(self, node_id: int) -> list[BlockKey]:
+        """Return the keys of the whole prefix that ends with a branch; empty when it is unknown."""
+        return next((_path(node) for node in self._nodes() if node.id == node_id), [])
 
     def paths(self) -> Iterator[tuple[tuple[BlockKey, ...], int]]:
         """Every block with the tokens of the whole prefix that ends in it."""
@@ -192,19 +248,33 @@ class PrefixTree:
                 assert child.parent is node and child.keys[0] == key
                 assert len(child.keys) == len(child.blocks) > 0
                 assert child.last_used <= node.last_used or node is self._root, "parent is older"
+                assert child.users <= node.users or node is self._root, "a user fell from the sky"
                 assert child.children or id(child) in in_heap, "a leaf cannot be evicted"
                 stack.append(child)
         assert num_nodes == self._num_nodes
 
-    def _append(self, node: _Node, keys: list[BlockKey], blocks: list[int]) -> None:
-        if node is not self._root and not node.children:
+    def _nodes(self, top: _Node | None = None) -> Iterator[_Node]:
+        """`top`, the root by default, and everything below it, from above to below."""
+        stack = [top or self._root]
+        while stack:
+            node = stack.pop()
+            yield node
+            stack += reversed(node.children.values())
+
+    def _append(self, node: _Node, keys: list[BlockKey], blocks: list[int], user: str) -> None:
+        # Where several went through a node, what one of them adds is a branch of its own.
+        if node is not self._root and not node.children and len(node.users) < 2:
             node.keys += keys
             node.blocks += blocks
             return
-        child = _Node(node, keys, blocks)
+        child = self._make(node, keys, blocks)
         node.children[keys[0]] = child
+        self._use(child, user)
+
+    def _make(self, parent: _Node, keys: list[BlockKey], blocks: list[int]) -> _Node:
         self._num_nodes += 1
-        self._touch(child)
+        self._last_id += 1
+        return _Node(self._last_id, parent, keys, blocks)
 
     def _upper_part(self, node: _Node, num_blocks: int) -> _Node:
         return node if num_blocks == len(node.blocks) else self._split(node, num_blocks)
@@ -212,13 +282,25 @@ class PrefixTree:
     def _split(self, node: _Node, at: int) -> _Node:
         """Cut an edge in two; return the upper part, which keeps its place in the parent."""
         assert node.parent is not None and 0 < at < len(node.keys)
-        upper = _Node(node.parent, node.keys[:at], node.blocks[:at])
-        upper.last_used = node.last_used
+        upper = self._make(node.parent, node.keys[:at], node.blocks[:at])
+        upper.last_used, upper.used_s, upper.users = node.last_used, node.used_s, set(node.users)
         node.parent.children[upper.keys[0]] = upper
         node.parent, node.keys, node.blocks = upper, node.keys[at:], node.blocks[at:]
         upper.children[node.keys[0]] = node
-        self._num_nodes += 1
         return upper
+
+    def _cut(self, node: _Node, keep: int, on_evict: OnEvict | None) -> list[int]:
+        """Take the blocks behind the first `keep` out of a leaf; return them, the last first."""
+        cut = node.blocks[keep:]
+        if not cut:
+            return []
+        if on_evict is not None:
+            on_evict(_path(node), cut)
+        key = node.keys[0]
+        del node.blocks[keep:], node.keys[keep:]
+        if not node.blocks:
+            self._remove(node, key)
+        return cut[::-1]
 
     def _remove(self, node: _Node, key: BlockKey) -> None:
         assert node.parent is not None
@@ -227,8 +309,14 @@ class PrefixTree:
         if node.parent is not self._root and not node.parent.children:
             self._push(node.parent)
 
+    def _use(self, node: _Node, user: str) -> None:
+        if user:
+            node.users.add(user)
+        self._touch(node)
+
     def _touch(self, node: _Node) -> None:
         node.last_used = self._clock
+        node.used_s = self._clock_s()
         if not node.children:
             self._push(node)
 

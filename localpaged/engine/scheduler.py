@@ -7,7 +7,8 @@ SARATHI, arXiv 2308.16369), and whoever arrives joins at the next step (continuo
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator
 
 from localpaged.engine.fair_share import ChatKey, FairShare
 from localpaged.engine.grammar import Matcher
@@ -36,7 +37,9 @@ class Scheduler:
     `running`. State changes in `plan` (admission, preemption), `advance`, `fork`, `finish`.
     """
 
-    def __init__(self, config: EngineConfig) -> None:
+    def __init__(
+        self, config: EngineConfig, *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         assert config.context_length <= config.num_blocks * config.block_size
         self.config = config
         self.pace = Pace(
@@ -52,6 +55,7 @@ class Scheduler:
             slab_blocks=config.slab_blocks,
             host_blocks=config.host_blocks,
             swap_pace=self.swap_pace,
+            clock=clock,
         )
         self.waiting: list[Sequence] = []
         self.running: list[Sequence] = []
@@ -104,8 +108,11 @@ class Scheduler:
 
     def pin(self, key: str, tokens: Iterable[int]) -> None:
         """Keep the KV of a prefix; raises NoRoom when no full context would fit beside all pins."""
-        reserved_blocks = -(-self.config.context_length // self.config.block_size)
-        self.kv.pin(key, tokens, reserved_blocks=reserved_blocks)
+        self.kv.pin(key, tokens, reserved_blocks=self._context_blocks)
+
+    def pin_branch(self, key: str, node_id: int) -> None:
+        """Keep the prefix that ends with a branch of the tree; raises NoRoom, as `pin` does."""
+        self.kv.pin_branch(key, node_id, reserved_blocks=self._context_blocks)
 
     def plan(self) -> StepPlan | None:
         """Decide the next step, or return None when nothing waits or runs."""
@@ -200,6 +207,10 @@ class Scheduler:
             return None
         self._preempt(paused[-1])
         return self.plan()
+
+    @property
+    def _context_blocks(self) -> int:
+        return -(-self.config.context_length // self.config.block_size)
 
     def _admissible(self) -> list[Sequence]:
         return [s for s in self.waiting if not s.is_paused]

@@ -13,10 +13,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from localpaged.engine.events import FinishReason
+from localpaged.engine.inspection import BlockState
 from localpaged.engine.params import BeamParams
 from localpaged.errors import NoRoom
 from testkit.engine_runs import Outcome, collect, make_core, make_request
 from testkit.fake_runner import FakeRunner, expected_answer, expected_beams
+from testkit.inspections import check_inspection, is_below
 
 SIZE = 4
 NUM_BLOCKS = 14
@@ -123,6 +125,34 @@ class KVMachine(RuleBasedStateMachine):
         kv = self.core.scheduler.kv
         kv._make_room(min(count, kv.num_available))
 
+    @rule(data=st.data(), offset=st.integers(0, 3))
+    def evict_a_branch(self, data: st.DataObject, offset: int) -> None:
+        before = self.core.inspect()
+        if not before.nodes:
+            assert self.core.evict(0) == 0
+            return
+        node = data.draw(st.sampled_from(before.nodes))
+        count = self.core.evict(node.id, offset)
+        below = [n for n in before.nodes if n is node or is_below(n, node, before)]
+        cached = [b for n in below for b in n.blocks[len(n.blocks) - n.num_cached :]]
+        kept = [b for b in node.blocks[:offset] if b in cached]
+        after = self.core.inspect()
+        assert count == len(cached) - len(kept)
+        assert after.count(BlockState.FREE) == before.count(BlockState.FREE) + count
+        assert self.core.evict(node.id, offset) == 0
+
+    @precondition(lambda self: self.core.inspect().nodes)
+    @rule(key=PIN_KEYS, data=st.data())
+    def pin_a_branch(self, key: str, data: st.DataObject) -> None:
+        node = data.draw(st.sampled_from(self.core.inspect().nodes))
+        try:
+            view = self.core.pin_branch(key, node.id)
+        except NoRoom:
+            return
+        assert view.num_held == view.num_blocks == node.start_blocks + len(node.blocks)
+        shown = self.core.inspect().node(node.id)
+        assert shown is not None and key in shown.pins
+
     @precondition(lambda self: self.core.scheduler.running)
     @rule(data=st.data())
     def preempt(self, data: st.DataObject) -> None:
@@ -133,6 +163,7 @@ class KVMachine(RuleBasedStateMachine):
     def books_balance_and_answers_are_right(self) -> None:
         KVMachine.num_steps_of_all += 1
         self.core.check()
+        check_inspection(self.core)
         for name, outcome in self.outcomes.items():
             if name in self.beams:
                 self._check_beams(name, outcome)
