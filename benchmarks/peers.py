@@ -17,6 +17,8 @@ def available_peers(gguf: Path, decode_tokens: int) -> list[Any]:
     peers: list[Any] = [Transformers(gguf, decode_tokens)]
     if importlib.util.find_spec("llama_cpp"):
         peers.append(LlamaCpp(gguf, decode_tokens))
+    if importlib.util.find_spec("openvino_genai"):
+        peers.append(OpenVino(gguf, decode_tokens))
     return peers
 
 
@@ -144,3 +146,49 @@ class LlamaCpp:
                 batch.logits[i] = i == len(part) - 1 or len(part) <= 64
             assert self._lib.llama_decode(context, batch) == 0
             self._lib.llama_batch_free(batch)
+
+
+class OpenVino:
+    """OpenVINO GenAI's continuous batching on the same GGUF file."""
+
+    name = "OpenVINO GenAI"
+
+    def __init__(self, gguf: Path, decode_tokens: int) -> None:
+        import openvino
+        import openvino_genai
+
+        self._openvino, self._lib = openvino, openvino_genai
+        self._decode_tokens = decode_tokens
+        self._random = random.Random(3)
+        scheduler = openvino_genai.SchedulerConfig()
+        scheduler.cache_size = 1  # GiB
+        scheduler.max_num_batched_tokens = 512
+        scheduler.enable_prefix_caching = False
+        self._pipeline = openvino_genai.ContinuousBatchingPipeline(str(gguf), scheduler, "CPU")
+
+    def decode(self, chats: int) -> float:
+        """Return tokens a second of `chats` sequences after their first token."""
+        first_s = self._generate(chats, CONTEXT_TOKENS, 1)
+        whole_s = self._generate(chats, CONTEXT_TOKENS, self._decode_tokens)
+        return chats * (self._decode_tokens - 1) / (whole_s - first_s)
+
+    def prefill(self) -> float:
+        """Return prompt tokens a second."""
+        return PREFILL_TOKENS / self._generate(1, PREFILL_TOKENS, 1)
+
+    def _generate(self, rows: int, prompt_tokens: int, new_tokens: int) -> float:
+        import numpy as np
+
+        prompts = [
+            self._openvino.Tensor(
+                np.array([[self._random.randrange(100, 40_000) for _ in range(prompt_tokens)]])
+            )
+            for _ in range(rows)
+        ]
+        config = self._lib.GenerationConfig()
+        config.max_new_tokens = new_tokens
+        config.ignore_eos = True
+        config.do_sample = False
+        started_s = time.perf_counter()
+        self._pipeline.generate(prompts, [config] * rows)
+        return time.perf_counter() - started_s
