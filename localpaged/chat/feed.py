@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Protocol
@@ -11,6 +12,7 @@ from typing import Protocol
 from localpaged.chat.events import ChatEvent, ModelLoading, ModelReady, TurnPrefill, TurnText
 from localpaged.chat.live import LiveTurn, LiveTurns
 from localpaged.chat.publisher import Publisher
+from localpaged.chat.thought import ReadPart
 from localpaged.engine.events import (
     EngineFailedEvent,
     Event,
@@ -22,6 +24,7 @@ from localpaged.engine.events import (
     ReadyEvent,
     RequestEvent,
     TokenEvent,
+    UnloadedEvent,
 )
 from localpaged.errors import LocalPagedError
 from localpaged.store.rows import TurnStatus
@@ -54,12 +57,19 @@ class EngineFeed:
     """Appends, enqueues and publishes on the engine's thread; it never waits and reads no disk."""
 
     def __init__(
-        self, *, live: LiveTurns, writer: StoreWriter, publisher: Publisher, ends: Ends
+        self,
+        *,
+        live: LiveTurns,
+        writer: StoreWriter,
+        publisher: Publisher,
+        ends: Ends,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._live = live
         self._writer = writer
         self._publisher = publisher
         self._ends = ends
+        self._clock = clock
 
     def on_events(self, events: tuple[Event, ...]) -> None:
         """Take the events of one step."""
@@ -71,6 +81,8 @@ class EngineFeed:
             elif isinstance(event, LoadFailedEvent):
                 # A further model, which no chat asked for here.
                 log.warning("%s was not loaded: %s", event.model_name, event.error)
+            elif isinstance(event, UnloadedEvent):
+                log.info("%s was unloaded", event.model_name)
             elif (live := self._live.by_request(event.request_id)) is not None:
                 self._take_request(live, event, told, for_worker)
         # First the text: the worker may tell of the end at once.
@@ -96,6 +108,7 @@ class EngineFeed:
         self, live: LiveTurn, event: RequestEvent, told: list[ChatEvent], for_worker: list[Tell]
     ) -> None:
         if isinstance(event, (FinishEvent, FailEvent)):
+            told += self._texts(live, live.reader.finish(now_s=self._clock()))
             for_worker.append(partial(self._ends.request_ended, live, event))
         elif isinstance(event, PrefillEvent):
             if live.prefill is None:
@@ -124,8 +137,32 @@ class EngineFeed:
             self._change(live, TurnStatus.STREAMING)
         if not text:
             return []
-        offset = piece.num_chars - len(text)
-        return [TurnText(live.turn.chat_id, live.turn.id, text, piece.token_count, offset)]
+        before = live.reader.thought
+        parts = live.reader.take(text, token_count=piece.token_count, now_s=self._clock())
+        after = live.reader.thought
+        if (before is None) != (after is None) or (before and after and before.end != after.end):
+            # How long it took is not in the text, from which all else could be found again.
+            self._writer.submit(Write(turns=(live.row(),)))
+        return self._texts(live, parts)
+
+    def _texts(self, live: LiveTurn, parts: Sequence[ReadPart]) -> list[ChatEvent]:
+        told: list[ChatEvent] = []
+        last, thought = live.last, live.reader.thought
+        offset = live.reader.position - sum(len(part.text) for part in parts)
+        for part, text in parts:
+            told.append(
+                TurnText(
+                    live.turn.chat_id,
+                    live.turn.id,
+                    text,
+                    last.token_count,
+                    offset,
+                    part,
+                    thought,
+                )
+            )
+            offset += len(text)
+        return told
 
     def _change(self, live: LiveTurn, status: TurnStatus) -> None:
         live.turn = replace(live.turn, status=status)

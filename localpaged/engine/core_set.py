@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Protocol
 
-from localpaged.engine.events import Event, FailEvent
+from localpaged.engine.events import Event, FailEvent, FinishEvent, FinishReason, Usage
 from localpaged.engine.params import Request, RequestId
 from localpaged.engine.snapshot import EngineSnapshot
 from localpaged.errors import EngineError, LocalPagedError, ModelNotFound
@@ -38,14 +39,23 @@ class Core(Protocol):
         """Return a picture of now."""
 
 
+@dataclass(slots=True, eq=False)
+class Awaited:
+    """A model that loads, and the requests that wait for it with the times they came."""
+
+    waiting: dict[RequestId, tuple[Request, float]] = field(default_factory=dict)
+
+
 class CoreSet:
     """Engine thread only. Each model has its own pool, tree and queue; nothing is shared.
 
-    Invariant: the first model that was added is the default until it is removed.
+    Invariant: the first model that was added is the default until it is removed. A model is
+    loaded, awaited, or not here.
     """
 
     def __init__(self) -> None:
         self._cores: dict[ModelName, Core] = {}
+        self._awaited: dict[ModelName, Awaited] = {}
         self._turn = 0
 
     @property
@@ -58,20 +68,43 @@ class CoreSet:
         """Whether no model has anything to do."""
         return all(core.is_idle for core in self._cores.values())
 
-    def add(self, name: ModelName, core: Core) -> None:
-        """Take a loaded model in."""
+    def expect(self, name: ModelName) -> Awaited | None:
+        """Let requests for a model that begins to load wait; None when it is here or awaited."""
+        if name in self._cores or name in self._awaited:
+            return None
+        self._awaited[name] = Awaited()
+        return self._awaited[name]
+
+    def is_expected(self, name: ModelName, awaited: Awaited) -> bool:
+        """Whether somebody still waits for this very attempt to load a model."""
+        return self._awaited.get(name) is awaited
+
+    def add(self, name: ModelName, core: Core) -> list[Event]:
+        """Take a loaded model in, and what waited for it."""
         assert name not in self._cores
         self._cores[name] = core
+        awaited = self._awaited.pop(name, Awaited())
+        return [
+            event
+            for request, submitted_s in awaited.waiting.values()
+            for event in core.submit(request, submitted_s=submitted_s)
+        ]
 
-    def remove(self, name: ModelName) -> list[Event]:
-        """Let a model and its memory go; its requests fail."""
+    def remove(self, name: ModelName, error: LocalPagedError | None = None) -> list[Event]:
+        """Let a model and its memory go, or give up on it; its requests fail."""
+        error = error or EngineError(f"{name} was unloaded.")
         core = self._cores.pop(name, None)
-        return [] if core is None else core.fail_all(EngineError(f"{name} was unloaded."))
+        events = [] if core is None else core.fail_all(error)
+        waiting = self._awaited.pop(name, Awaited()).waiting
+        return [*events, *(FailEvent(request_id, error) for request_id in waiting)]
 
     def submit(self, request: Request, *, submitted_s: float) -> list[Event]:
         """Queue a request with its model, the default one when it names none."""
         name = request.model or next(iter(self._cores), "")
         core = self._cores.get(name)
+        if name in self._awaited:
+            self._awaited[name].waiting[request.id] = (request, submitted_s)
+            return []
         if core is None:
             loaded = ", ".join(self._cores) or "none"
             error = ModelNotFound(f"{name} is not loaded.", hint=f"Loaded models: {loaded}.")
@@ -80,11 +113,15 @@ class CoreSet:
 
     def cancel(self, request_id: RequestId) -> list[Event]:
         """End a request, wherever it is."""
+        for awaited in self._awaited.values():
+            if (found := awaited.waiting.pop(request_id, None)) is not None:
+                return _cancelled(found[0])
         return [event for core in self._cores.values() for event in core.cancel(request_id)]
 
     def fail_all(self, error: LocalPagedError) -> list[Event]:
         """End every request of every model."""
-        return [event for core in self._cores.values() for event in core.fail_all(error)]
+        names = [*self._cores, *self._awaited]
+        return [event for name in names for event in self.remove(name, error)]
 
     def focus(self, chat_id: str) -> list[Event]:
         """Serve this chat before others, on every model."""
@@ -106,3 +143,12 @@ class CoreSet:
     def snapshots(self) -> dict[ModelName, EngineSnapshot]:
         """Return a picture of each model."""
         return {name: core.snapshot() for name, core in self._cores.items()}
+
+
+def _cancelled(request: Request) -> list[Event]:
+    usage = Usage(len(request.prompt_ids), 0, 0, 0.0, 0.0)
+    last = request.num_samples - 1
+    return [
+        FinishEvent(request.id, FinishReason.CANCELLED, usage, branch, branch == last)
+        for branch in range(request.num_samples)
+    ]

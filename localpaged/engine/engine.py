@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
-from localpaged.engine.core_set import Core, CoreSet, ModelName
+from localpaged.engine.core_set import Awaited, Core, CoreSet, ModelName
 from localpaged.engine.events import (
     EngineFailedEvent,
     Event,
@@ -18,11 +18,18 @@ from localpaged.engine.events import (
     LoadEvent,
     LoadFailedEvent,
     ReadyEvent,
+    UnloadedEvent,
 )
 from localpaged.engine.params import Request, RequestId
 from localpaged.engine.port import Listener
 from localpaged.engine.snapshot import EngineSnapshot
-from localpaged.errors import EngineStopped, LocalPagedError
+from localpaged.errors import (
+    EngineError,
+    EngineStopped,
+    LocalPagedError,
+    ModelError,
+    ModelNotFound,
+)
 
 log = logging.getLogger(__name__)
 
@@ -30,6 +37,9 @@ SNAPSHOT_INTERVAL_S = 0.05
 
 LoadCore = Callable[[Callable[[LoadEvent], None]], tuple[Core, ReadyEvent]]
 """Loads a model, telling its stages; runs on the engine's thread, as all of torch does."""
+
+FindLoader = Callable[[ModelName], LoadCore]
+"""Says how a further model is loaded; raises ModelError for one that cannot be."""
 
 Command = Callable[[CoreSet], list[Event]]
 
@@ -42,8 +52,10 @@ class Engine:
     others keep stepping between its stages.
     """
 
-    def __init__(self, load_core: LoadCore) -> None:
+    def __init__(self, load_core: LoadCore, find_loader: FindLoader | None = None) -> None:
+        """`load_core` loads the first model, `find_loader` tells how to load others."""
         self._load_core = load_core
+        self._find_loader = find_loader or _no_loader
         self._inbox: queue.SimpleQueue[Command | None] = queue.SimpleQueue()
         self._listeners: tuple[Listener, ...] = ()
         self._cores = CoreSet()
@@ -82,13 +94,13 @@ class Engine:
         """See EnginePort."""
         self._inbox.put(lambda cores: cores.focus(chat_id))
 
-    def load(self, name: ModelName, load_core: LoadCore) -> None:
-        """Load a further model; LoadEvents, then ReadyEvent or LoadFailedEvent tell how it goes."""
-        self._inbox.put(lambda cores: self._load_further(name, load_core))
+    def load(self, name: ModelName) -> None:
+        """See EnginePort."""
+        self._inbox.put(lambda cores: self._load_further(name))
 
     def unload(self, name: ModelName) -> None:
-        """Let a model and its memory go; its requests fail."""
-        self._inbox.put(lambda cores: cores.remove(name))
+        """See EnginePort."""
+        self._inbox.put(lambda cores: [*cores.remove(name), UnloadedEvent(name)])
 
     def snapshot(self, model: ModelName = "") -> EngineSnapshot:
         """See EnginePort."""
@@ -140,24 +152,33 @@ class Engine:
             self._next_snapshot_s = now_s + SNAPSHOT_INTERVAL_S
         self._emit(events)
 
-    def _load_further(self, name: ModelName, load_core: LoadCore) -> list[Event]:
+    def _load_further(self, name: ModelName) -> list[Event]:
+        awaited = self._cores.expect(name)
+        if awaited is None:
+            return []
+
         def on_load(event: LoadEvent) -> None:
             self._on_load(replace(event, model_name=name))
             # The others' answers go on streaming between two stages.
             self._serve(may_wait=False)
+            if not self._cores.is_expected(name, awaited):
+                raise EngineError(f"{name} was unloaded while it was loading.")
 
-        if name in self._cores.names:
-            return []
         try:
-            core, ready = load_core(on_load)
+            core, ready = self._find_loader(name)(on_load)
         except LocalPagedError as error:
-            return [LoadFailedEvent(name, error)]
+            return self._give_up(name, awaited, error)
         except Exception as error:  # a bad file must not take the loaded models down
             log.exception("loading %s failed", name)
             message = f"{name} could not be loaded: {type(error).__name__}: {error}"
-            return [LoadFailedEvent(name, EngineStopped(message))]
-        self._cores.add(name, core)
-        return [replace(ready, model_name=name)]
+            return self._give_up(name, awaited, ModelError(message, hint="See the log file."))
+        waiting_events = self._cores.add(name, core)
+        return [replace(ready, model_name=name), *waiting_events]
+
+    def _give_up(self, name: ModelName, awaited: Awaited, error: LocalPagedError) -> list[Event]:
+        if not self._cores.is_expected(name, awaited):
+            return []  # it was told when the model was unloaded
+        return [*self._cores.remove(name, error), LoadFailedEvent(name, error)]
 
     def _on_load(self, event: LoadEvent) -> None:
         if self._is_closing:
@@ -186,3 +207,7 @@ class Engine:
                 listener(batch)
             except Exception:  # a broken listener must not stop the others
                 log.exception("a listener failed")
+
+
+def _no_loader(name: ModelName) -> LoadCore:
+    raise ModelNotFound(f"{name} is not loaded, and this engine loads no further models.")

@@ -151,6 +151,13 @@ class LoadFailedEvent:
 
 
 @dataclass(frozen=True, slots=True)
+class UnloadedEvent:
+    """A model and its memory are gone; its open requests got a FailEvent before this."""
+
+    model_name: str
+
+
+@dataclass(frozen=True, slots=True)
 class EngineFailedEvent:
     """The engine is gone; every open request got a FailEvent before this."""
 
@@ -158,4 +165,5 @@ class EngineFailedEvent:
 
 
 RequestEvent = PrefillEvent | PromptLogprobsEvent | TokenEvent | FinishEvent | FailEvent
-Event = RequestEvent | LoadEvent | ReadyEvent | LoadFailedEvent | EngineFailedEvent
+EngineEvent = LoadEvent | ReadyEvent | LoadFailedEvent | UnloadedEvent | EngineFailedEvent
+Event = RequestEvent | EngineEvent

@@ -16,7 +16,7 @@ Listener = Callable[[tuple[Event, ...]], None]
 class EnginePort(Protocol):
     """Submit, cancel, watch. No call blocks; every outcome arrives as an event.
 
-    Requests may be submitted while the model still loads: they wait in the queue.
+    Requests may be submitted while their model still loads: they wait in the queue.
     Each accepted request ends with exactly one FinishEvent or FailEvent.
     """
 
@@ -32,8 +32,20 @@ class EnginePort(Protocol):
     def focus(self, chat_id: str) -> None:
         """Serve this chat before others from now on: the user looks at it."""
 
-    def snapshot(self) -> EngineSnapshot:
-        """Return the latest picture; cheap, from any thread."""
+    def load(self, name: str) -> None:
+        """Load a further model; nothing to do for one that is loaded or loads already.
+
+        LoadEvents, then a ReadyEvent or LoadFailedEvent tell how it goes, each with the name.
+        """
+
+    def unload(self, name: str) -> None:
+        """Let a model and its memory go; its requests fail, and UnloadedEvent follows."""
+
+    def snapshot(self, model: str = "") -> EngineSnapshot:
+        """Return the latest picture of a model, "" being the first; cheap, from any thread.
+
+        That of a model that is not loaded is empty.
+        """
 
     def close(self) -> None:
         """Cancel everything, free the model, and wait for the engine's thread to end."""

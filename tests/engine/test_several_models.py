@@ -13,6 +13,7 @@ from localpaged.engine.events import (
     LoadFailedEvent,
     ReadyEvent,
     TokenEvent,
+    UnloadedEvent,
 )
 from localpaged.errors import BadModelFile, ModelNotFound, NoRoom
 from localpaged.memory_plan import MemoryPlan, working_bytes
@@ -37,8 +38,14 @@ def watcher():
 
 
 @pytest.fixture
-def engine(watcher):
-    engine = Engine(lambda on_load: (make_core(), ready("first")))
+def loaders():
+    """How to load which model; tests add theirs."""
+    return {"second": lambda on_load: (make_core(), ready("second"))}
+
+
+@pytest.fixture
+def engine(watcher, loaders):
+    engine = Engine(lambda on_load: (make_core(), ready("first")), loaders.__getitem__)
     engine.add_listener(watcher)
     engine.start()
     yield engine
@@ -46,7 +53,7 @@ def engine(watcher):
 
 
 def test_each_model_has_its_own_pool_and_shares_nothing(engine, watcher):
-    engine.load("second", lambda on_load: (make_core(), ready("second")))
+    engine.load("second")
     prompt = list(range(40))
     for model, name in (("first", "a"), ("second", "b"), ("", "c")):
         engine.submit(request_of(model, name, prompt))
@@ -56,7 +63,7 @@ def test_each_model_has_its_own_pool_and_shares_nothing(engine, watcher):
     assert engine.snapshot("second").cached_blocks > 0
 
 
-def test_models_step_in_turn(engine, watcher):
+def test_models_step_in_turn(engine, watcher, loaders):
     order = []
     both_wait = threading.Event()
 
@@ -69,7 +76,8 @@ def test_models_step_in_turn(engine, watcher):
 
     for name in ("second", "third"):
         core = make_core(runner=runner(name))
-        engine.load(name, lambda on_load, core=core, name=name: (core, ready(name)))
+        loaders[name] = lambda on_load, core=core, name=name: (core, ready(name))
+        engine.load(name)
         engine.submit(request_of(name, name, [1, 2], max_tokens=10))
     both_wait.set()
     for name in ("second", "third"):
@@ -77,14 +85,15 @@ def test_models_step_in_turn(engine, watcher):
     assert order[2:18] in (["second", "third"] * 8, ["third", "second"] * 8)
 
 
-def test_answers_stream_while_a_further_model_loads(engine, watcher):
+def test_answers_stream_while_a_further_model_loads(engine, watcher, loaders):
     def load(on_load):
         for done in range(30):
             on_load(LoadEvent("weights", done, 30, "bytes"))
         return make_core(), ready("second")
 
+    loaders["second"] = load
     engine.submit(request_of("", "streaming", [1], max_tokens=20))
-    engine.load("second", load)
+    engine.load("second")
     watcher.wait(lambda e: isinstance(e, ReadyEvent) and e.model_name == "second")
     kinds = [
         type(e).__name__
@@ -95,11 +104,12 @@ def test_answers_stream_while_a_further_model_loads(engine, watcher):
     assert "TokenEvent" in kinds[first_load:last_load]
 
 
-def test_a_model_that_cannot_be_loaded_leaves_the_others_alone(engine, watcher):
+def test_a_model_that_cannot_be_loaded_leaves_the_others_alone(engine, watcher, loaders):
     def load(on_load):
         raise BadModelFile("second.gguf is cut.")
 
-    engine.load("second", load)
+    loaders["second"] = load
+    engine.load("second")
     failed = watcher.wait(lambda e: isinstance(e, LoadFailedEvent))
     assert (failed.model_name, type(failed.error)) == ("second", BadModelFile)
     engine.submit(request_of("", "a", [1]))
@@ -107,7 +117,7 @@ def test_a_model_that_cannot_be_loaded_leaves_the_others_alone(engine, watcher):
 
 
 def test_an_unloaded_or_unknown_model_refuses_with_what_is_loaded(engine, watcher):
-    engine.load("second", lambda on_load: (make_core(), ready("second")))
+    engine.load("second")
     engine.submit(request_of("second", "a", [1], max_tokens=1_000))
     watcher.wait(lambda e: isinstance(e, TokenEvent))
     engine.unload("second")
@@ -117,6 +127,59 @@ def test_an_unloaded_or_unknown_model_refuses_with_what_is_loaded(engine, watche
     assert isinstance(error, ModelNotFound)
     assert "first" in error.hint
     assert engine.snapshot("second").total_blocks == 0
+
+
+def test_requests_for_a_model_that_loads_wait_for_it(engine, watcher, loaders):
+    def load(on_load):
+        for model, name in (("second", "a"), ("second", "cancelled")):
+            engine.submit(request_of(model, name, [1, 2]))
+        engine.load("second")
+        engine.cancel("cancelled")
+        on_load(LoadEvent("weights"))
+        return make_core(), ready("second")
+
+    loaders["second"] = load
+    engine.load("second")
+    assert watcher.end_of("cancelled").reason is FinishReason.CANCELLED
+    assert watcher.end_of("a").reason is FinishReason.LENGTH
+    assert sum(isinstance(e, ReadyEvent) and e.model_name == "second" for e in watcher.events) == 1
+
+
+def test_requests_fail_with_what_kept_their_model_from_loading(engine, watcher, loaders):
+    def load(on_load):
+        engine.submit(request_of("second", "a", [1]))
+        on_load(LoadEvent("weights"))
+        raise NoRoom("second needs 4 GiB; 1 GiB is free.")
+
+    loaders["second"] = load
+    engine.load("second")
+    assert "4 GiB" in watcher.end_of("a").error.message
+    watcher.wait(lambda e: isinstance(e, LoadFailedEvent))
+    loaders["second"] = lambda on_load: (make_core(), ready("second"))
+    engine.load("second")
+    engine.submit(request_of("second", "b", [1]))
+    assert watcher.end_of("b").reason is FinishReason.LENGTH
+
+
+def test_a_model_that_is_unloaded_while_it_loads_stops_loading(engine, watcher, loaders):
+    stages = []
+
+    def load(on_load):
+        engine.submit(request_of("second", "a", [1]))
+        engine.unload("second")
+        for stage in ("one", "two"):
+            stages.append(stage)
+            on_load(LoadEvent(stage))
+        return make_core(), ready("second")
+
+    loaders["second"] = load
+    engine.load("second")
+    assert "unloaded" in watcher.end_of("a").error.message
+    watcher.wait(lambda e: isinstance(e, UnloadedEvent) and e.model_name == "second")
+    engine.submit(request_of("", "b", [1]))
+    watcher.end_of("b")
+    assert stages == ["one"]
+    assert not any(isinstance(e, ReadyEvent) and e.model_name == "second" for e in watcher.events)
 
 
 def test_a_model_that_does_not_fit_is_refused_with_its_numbers():
