@@ -5,6 +5,7 @@ chats             named tips of the tree; a fork is one more row here
 turns             one question and its answer: status, sampling, cost
 partials          the text so far of open answers
 prompts           what the engine read for a turn, as a difference to an earlier turn's
+compares          a prompt that several chats answer side by side, `compare_branches` in order
 runs              a row for every running process; `lock_file` tells whether it still lives
 """
 
@@ -105,6 +106,37 @@ def m003_chat_settings(db: Database) -> None:
     chats.add_column("archived_at", float)
     chats.add_column("is_unread", int, not_null_default=0)
     chats.add_column("view_hash", str)  # no foreign key: a message that is gone hides nothing
+
+
+@migrations()
+def m004_compares(db: Database) -> None:
+    """Prompts that several chats answer side by side. A chat's model is the one chosen for it."""
+    # It was the model that answered last, which the turns tell; "" is the default of each run.
+    db.execute("UPDATE chats SET model = ''")
+    db.table("chats").add_column("is_hidden", int, not_null_default=0)
+    db.table("compares").create(
+        {
+            "id": str,
+            "prompt": str,
+            "from_chat": str,
+            "parent_hash": str,
+            "is_blind": int,
+            "voted_chat": str,
+            "voted_model": str,
+            "created_at": float,
+        },
+        pk="id",
+        not_null={"id", "prompt", "is_blind", "created_at"},
+    )
+    # Not sqlite-utils' own: a chat that is removed for good takes its place here along.
+    db.execute(
+        "CREATE TABLE compare_branches ("
+        " compare_id TEXT NOT NULL REFERENCES compares(id) ON DELETE CASCADE,"
+        " chat_id TEXT NOT NULL REFERENCES chats(id) ON DELETE CASCADE,"
+        " position INTEGER NOT NULL,"
+        " PRIMARY KEY (compare_id, chat_id))"
+    )
+    db.table("compare_branches").create_index(["chat_id"])
 
 
 def _create_turns(db: Database) -> None:

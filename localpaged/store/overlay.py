@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from localpaged.store.rows import Chat, Message, SentPrompt, Turn
+from localpaged.store.rows import Chat, Compare, Message, SentPrompt, Turn
 from localpaged.store.writes import Operation, Write
 
 
@@ -38,6 +38,11 @@ class Overlay:
         """Return the saved prompts as they will be, and all unsaved ones, by turn."""
         unsaved = {prompt.turn_id: prompt for write in self._writes for prompt in write.prompts}
         return {**saved, **unsaved}
+
+    def compares(self, saved: Iterable[Compare]) -> dict[str, Compare]:
+        """Return the saved compares as they will be, and all unsaved ones, by id."""
+        unsaved = {compare.id: compare for write in self._writes for compare in write.compares}
+        return {**{compare.id: compare for compare in saved}, **unsaved}
 
     def messages(self) -> dict[str, Message]:
         """Return the unsaved messages by hash."""

@@ -87,7 +87,8 @@ def _upsert(db: Database, table: str, record: Mapping[str, Any]) -> None:
 
 
 def _chat(row: Mapping[str, Any]) -> Chat:
-    return Chat(**{**row, "is_unread": bool(row["is_unread"])})
+    flags = {name: bool(row[name]) for name in ("is_unread", "is_hidden")}
+    return Chat(**{**row, **flags})
 
 
 def _turn(row: Mapping[str, Any]) -> Turn:

@@ -44,7 +44,9 @@ class Chat:
     `options` are sampling parameters as JSON that this chat has of its own. `system` stands for
     the conversation's own system message wherever the chat is shown or sent; "" is none, None
     leaves it as it is. The model is not shown what comes before the message `view_hash`.
-    `is_unread`: an answer ended here while nobody looked.
+    `is_unread`: an answer ended here while nobody looked. `model` is the name or path of the model
+    that was chosen to answer here, "" being the default of each run; turns tell who did.
+    `is_hidden`: a branch of a compare that is not kept is in no list of chats.
     """
 
     id: str
@@ -61,6 +63,7 @@ class Chat:
     archived_at: float | None = None
     is_unread: bool = False
     view_hash: str | None = None
+    is_hidden: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +77,7 @@ class Turn:
     was made of, packed, and maybe a few of which the text does not tell: an end token, a stop
     string. They belong to the model of that name and `model_fingerprint`. None: not known.
     `cache_report` tells as JSON what of the prompt was found in memory and why not more.
+    `thought` tells as JSON where the answer's reasoning lies and what it took; None: there is none.
     """
 
     id: str
@@ -98,6 +102,7 @@ class Turn:
     token_ids: bytes | None = None
     model_fingerprint: str | None = None
     cache_report: str | None = None
+    thought: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,3 +132,22 @@ class Exchange:
 
     message: Message | None
     turn: Turn | None
+
+
+@dataclass(frozen=True, slots=True)
+class Compare:
+    """A prompt that the chats of `chat_ids` answer side by side, in this order.
+
+    They were split off from `from_chat` at `parent_hash`, or began with the prompt. With `is_blind`
+    nobody is told which model is which before a vote, which names a chat and who answered in it.
+    """
+
+    id: str
+    prompt: str
+    created_at: float
+    chat_ids: tuple[str, ...]
+    from_chat: str | None = None
+    parent_hash: str | None = None
+    is_blind: bool = False
+    voted_chat: str | None = None
+    voted_model: str | None = None

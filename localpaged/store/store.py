@@ -19,6 +19,7 @@ from localpaged import paths
 from localpaged.errors import NotInHistory, StoreError
 from localpaged.store import tree
 from localpaged.store.claims import is_answered_elsewhere
+from localpaged.store.compares import select_compares
 from localpaged.store.database import connect, open_database
 from localpaged.store.failures import explained
 from localpaged.store.locks import RunLock
@@ -26,7 +27,7 @@ from localpaged.store.overlay import Overlay
 from localpaged.store.prompts import select_prompts, sequence_of
 from localpaged.store.records import select_chats, select_turns
 from localpaged.store.recovery import start_run
-from localpaged.store.rows import Chat, Message, SentPrompt, Turn
+from localpaged.store.rows import Chat, Compare, Message, SentPrompt, Turn
 from localpaged.store.writer import StoreWriter
 from localpaged.store.writes import EndRun, Operation, Purge, Write
 
@@ -131,10 +132,24 @@ class Store:
     # reading
 
     def chats(self) -> Sequence[Chat]:
-        """Return every chat that is not deleted, the latest used first."""
+        """Return every chat that is neither deleted nor hidden, the latest used first."""
         chats = self._read(lambda db, overlay: overlay.chats(select_chats(db, "TRUE", [])))
-        listed = [chat for chat in chats if chat.deleted_at is None]
+        listed = [chat for chat in chats if chat.deleted_at is None and not chat.is_hidden]
         return sorted(listed, key=lambda chat: (chat.updated_at, chat.id), reverse=True)
+
+    def compares(self) -> Sequence[Compare]:
+        """Return every compare, the latest first."""
+        found = self._read(lambda db, overlay: overlay.compares(select_compares(db, "TRUE", [])))
+        return sorted(found.values(), key=lambda c: (c.created_at, c.id), reverse=True)
+
+    def compare(self, compare_id: str) -> Compare:
+        """Return a compare. Raises NotInHistory."""
+        found = self._read(
+            lambda db, overlay: overlay.compares(select_compares(db, "id = ?", [compare_id]))
+        )
+        if compare_id not in found:
+            raise NotInHistory(f"There is no compare {compare_id}.")
+        return found[compare_id]
 
     def data_version(self) -> int:
         """A number that changes when something was saved, by this program or another.

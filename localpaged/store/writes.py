@@ -10,9 +10,10 @@ from sqlite_utils import Database
 
 from localpaged.errors import StoreError
 from localpaged.store.claims import is_answered_elsewhere
+from localpaged.store.compares import put_compares
 from localpaged.store.prompts import put_prompts
 from localpaged.store.records import delete_partial, put_chats, put_partial, put_turn
-from localpaged.store.rows import Chat, Message, SentPrompt, Turn
+from localpaged.store.rows import Chat, Compare, Message, SentPrompt, Turn
 from localpaged.store.sweep import purge
 from localpaged.store.text import storable
 from localpaged.store.tree import insert_messages
@@ -32,6 +33,7 @@ class ChatColumns(TypedDict, total=False):
     archived_at: float | None
     is_unread: bool
     view_hash: str | None
+    is_hidden: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +76,7 @@ class Write:
     turns: Sequence[Turn] = ()
     prompts: Sequence[SentPrompt] = ()
     claimed_chat: str | None = None
+    compares: Sequence[Compare] = ()
 
     def apply(self, db: Database, *, run_id: str) -> None:
         """Insert, update and replace the rows, in the order that foreign keys want."""
@@ -90,6 +93,7 @@ class Write:
                 f"UPDATE chats SET {assignments} WHERE id = :chat_id",
                 {**dict(change.columns), "chat_id": change.chat_id},
             )
+        put_compares(db, self.compares)
         for turn in self.turns:
             put_turn(db, turn, run_id=run_id)
             if not turn.status.is_open:

@@ -117,6 +117,9 @@ def test_a_history_of_the_first_version_is_copied_and_keeps_its_answers(
     chat = store.chat("chat")
     assert (chat.options, chat.system, chat.archived_at) == ("{}", None, None)
     assert (chat.is_unread, chat.view_hash) == (False, None)
+    # whoever answered last is no choice: each run answers with its default
+    assert (chat.model, chat.is_hidden) == ("", False)
+    assert store.compares() == []
     store.close()
 
 
