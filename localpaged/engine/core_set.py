@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from localpaged.engine.events import Event, FailEvent, FinishEvent, FinishReason, Usage
+from localpaged.engine.inspection import BlockTokens, Inspection, PinView
 from localpaged.engine.params import Request, RequestId
 from localpaged.engine.snapshot import EngineSnapshot
 from localpaged.errors import EngineError, LocalPagedError, ModelNotFound
@@ -37,6 +39,24 @@ class Core(Protocol):
 
     def snapshot(self) -> EngineSnapshot:
         """Return a picture of now."""
+
+    def inspect(self) -> Inspection:
+        """Return what lies in every block now."""
+
+    def block_tokens(self, block: int) -> BlockTokens | None:
+        """Return the tokens of a block; None when it has none."""
+
+    def pin(self, key: str, tokens: Iterable[int]) -> PinView:
+        """Keep the KV of a prefix until `key` is unpinned; raises NoRoom."""
+
+    def pin_branch(self, key: str, node_id: int) -> PinView:
+        """Keep the prefix that ends with a branch of the tree; raises NoRoom."""
+
+    def unpin(self, key: str) -> PinView:
+        """Let a pinned prefix be evicted again."""
+
+    def evict(self, node_id: int, offset: int = 0) -> int:
+        """Evict what nobody holds of a branch and below it; return how many blocks."""
 
 
 @dataclass(slots=True, eq=False)
@@ -97,6 +117,14 @@ class CoreSet:
         events = [] if core is None else core.fail_all(error)
         waiting = self._awaited.pop(name, Awaited()).waiting
         return [*events, *(FailEvent(request_id, error) for request_id in waiting)]
+
+    def core(self, name: ModelName) -> Core:
+        """Return a loaded model's core, "" being the first one's. Raises ModelNotFound."""
+        core = self._cores.get(name or next(iter(self._cores), ""))
+        if core is None:
+            loaded = ", ".join(self._cores) or "none"
+            raise ModelNotFound(f"{name} is not loaded.", hint=f"Loaded models: {loaded}.")
+        return core
 
     def submit(self, request: Request, *, submitted_s: float) -> list[Event]:
         """Queue a request with its model, the default one when it names none."""

@@ -22,6 +22,7 @@ from localpaged.engine.events import (
 )
 from localpaged.engine.params import Request, RequestId
 from localpaged.engine.port import Listener
+from localpaged.engine.questions import MemoryQuestions
 from localpaged.engine.snapshot import EngineSnapshot
 from localpaged.errors import (
     EngineError,
@@ -44,7 +45,7 @@ FindLoader = Callable[[ModelName], LoadCore]
 Command = Callable[[CoreSet], list[Event]]
 
 
-class Engine:
+class Engine(MemoryQuestions):
     """An EnginePort around one thread. Public methods may be called from any thread.
 
     The thread owns everything behind the loaders. Callers and thread share an inbox, the latest
@@ -57,6 +58,7 @@ class Engine:
         self._load_core = load_core
         self._find_loader = find_loader or _no_loader
         self._inbox: queue.SimpleQueue[Command | None] = queue.SimpleQueue()
+        super().__init__(self._inbox.put)
         self._listeners: tuple[Listener, ...] = ()
         self._cores = CoreSet()
         self._snapshots: dict[ModelName, EngineSnapshot] = {}
@@ -114,6 +116,8 @@ class Engine:
         self._inbox.put(None)
         if self._thread.is_alive():
             self._thread.join()
+        # A thread that never ran has nobody else to say so.
+        self._questions.fail_all(EngineStopped("The engine was closed."))
 
     def _run(self) -> None:
         try:
@@ -189,6 +193,7 @@ class Engine:
         with self._lock:
             self._failure = error
             unanswered = sorted(self._unanswered)
+        self._questions.fail_all(error)
         events: list[Event] = [FailEvent(request_id, error) for request_id in unanswered]
         self._emit(events if is_expected else [*events, EngineFailedEvent(error)])
 

@@ -13,7 +13,8 @@ from localpaged.engine.events import (
     ReadyEvent,
     TokenEvent,
 )
-from localpaged.errors import BadModelFile, EngineStopped
+from localpaged.engine.inspection import BlockState
+from localpaged.errors import BadModelFile, EngineError, EngineStopped, ModelNotFound, NoRoom
 from testkit.engine_runs import make_core, make_request
 from testkit.fake_runner import FakeRunner, expected_answer
 from testkit.watcher import Watcher
@@ -130,4 +131,57 @@ def test_the_snapshot_shows_the_idle_engine_after_the_last_answer(watcher):
     assert engine.snapshot().held_blocks == 0
     assert engine.snapshot().cached_blocks > 0
     assert engine.snapshot().sequences == ()
+    engine.close()
+
+
+def test_questions_are_answered_between_two_steps(watcher):
+    engine = start(watcher, lambda on_load: (make_core(context_length=200), READY))
+    engine.submit(make_request("a", range(40), max_tokens=9))
+    watcher.end_of("a")
+    seen = engine.inspect().result(20)
+    assert seen.count(BlockState.CACHED) == 3
+    assert engine.block_tokens(seen.nodes[0].blocks[1]).result(20).token_ids == (*range(16, 32),)
+    assert engine.pin_branch("b", seen.nodes[0].id).result(20).num_held == 3
+    assert engine.unpin("b").result(20).num_blocks == 3
+    assert engine.pin("p", tuple(range(32))).result(20).num_held == 2
+    assert engine.evict(seen.nodes[0].id).result(20) == 1
+    with pytest.raises(NoRoom, match="one full context needs 13"):
+        engine.pin("q", tuple(range(2_000))).result(20)
+    with pytest.raises(ModelNotFound, match="other is not loaded"):
+        engine.inspect("other").result(20)
+    engine.close()
+
+
+def test_no_question_waits_for_an_engine_that_has_ended(watcher):
+    may_load = threading.Event()
+
+    def load(on_load):
+        assert may_load.wait(20)
+        raise BadModelFile("model.gguf is cut.")
+
+    engine = start(watcher, load)
+    waiting = engine.inspect()
+    cancelled = engine.inspect()
+    assert cancelled.cancel()
+    may_load.set()
+    for future in (waiting, engine.evict(1)):
+        with pytest.raises(EngineStopped, match="is cut"):
+            future.result(20)
+    engine.close()
+    unused = Engine(load)
+    question = unused.inspect()
+    unused.close()
+    for future in (question, unused.pin("a", (1,))):
+        with pytest.raises(EngineStopped, match="closed"):
+            future.result(20)
+
+
+def test_a_question_that_fails_takes_no_chat_down(watcher):
+    core = make_core()
+    core.inspect = lambda: 1 // 0
+    engine = start(watcher, lambda on_load: (core, READY))
+    with pytest.raises(EngineError, match="ZeroDivisionError"):
+        engine.inspect().result(20)
+    engine.submit(make_request("a", [1]))
+    assert watcher.end_of("a").reason is FinishReason.LENGTH
     engine.close()

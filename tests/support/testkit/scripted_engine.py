@@ -24,6 +24,7 @@ from localpaged.engine.params import BLOCK_SIZE_TOKENS, Request, RequestId
 from localpaged.engine.snapshot import EngineSnapshot, SequenceView
 from localpaged.errors import EngineStopped, LocalPagedError, PromptTooLong
 from testkit.fake_model import piece_id
+from testkit.scripted_memory import ScriptedMemory
 
 if TYPE_CHECKING:
     from localpaged.engine.port import Listener
@@ -84,7 +85,7 @@ class _Totals:
     sequences_by_chat: dict[str, list[tuple[int, ...]]] = field(default_factory=dict)
 
 
-class ScriptedEngine:
+class ScriptedEngine(ScriptedMemory):
     """Implements EnginePort. Driven by `load()` and `step()`, or by a thread after `start()`.
 
     `script` is a function from a request to its answer, or answers in the order of submission
@@ -101,6 +102,7 @@ class ScriptedEngine:
         prefill_tokens_per_step: int = 512,
         total_blocks: int = 256,
     ) -> None:
+        super().__init__(total_blocks)
         self.submitted: list[Request] = []
         self.cancelled: list[RequestId] = []
         self.focused: list[str] = []
@@ -152,6 +154,13 @@ class ScriptedEngine:
     def snapshot(self) -> EngineSnapshot:
         """Return the latest picture."""
         return self._snapshot
+
+    def why_stopped(self) -> LocalPagedError | None:
+        """Return why there is no engine any more; None while there is one."""
+        if self._failure is not None or self._is_closed:
+            cause = self._failure or "it was closed"
+            return EngineStopped(f"The engine has stopped: {cause}")
+        return None
 
     def close(self) -> None:
         """Cancel everything and wait for the thread to end. A second call does nothing."""
@@ -254,9 +263,8 @@ class ScriptedEngine:
         return self._totals.steps * STEP_S if is_virtual else time.monotonic()
 
     def _refusal(self, request: Request) -> LocalPagedError | None:
-        if self._failure is not None or self._is_closed:
-            cause = self._failure or "it was closed"
-            return EngineStopped(f"The engine has stopped: {cause}")
+        if (stopped := self.why_stopped()) is not None:
+            return stopped
         limit = self._ready.context_length
         if len(request.prompt_ids) >= limit:
             return PromptTooLong(
@@ -325,6 +333,7 @@ class ScriptedEngine:
         del self._open[request.id]
         known = self._totals.sequences_by_chat.setdefault(request.chat_id, [])
         known.append((*request.prompt_ids, *running.sent_ids))
+        self.remember(request.chat_id, known[-1])
         self._totals.residue_blocks += _blocks(running.num_tokens)
         usage = Usage(
             prompt_tokens=len(request.prompt_ids),
