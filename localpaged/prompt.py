@@ -21,6 +21,14 @@ class PromptMessage:
     token_ids: tuple[int, ...] | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class ReasoningMarks:
+    """What a model writes before and after it thinks aloud, as `<think>` and `</think>`."""
+
+    begin: str
+    end: str
+
+
 class ChatModel(Protocol):
     """Renders messages to token ids. Thread-safe; no torch."""
 
@@ -35,6 +43,10 @@ class ChatModel(Protocol):
     @property
     def context_length(self) -> int:
         """Prompt and answer together, in tokens."""
+
+    @property
+    def reasoning(self) -> ReasoningMarks | None:
+        """The marks around what the model thinks; None for a model that does not."""
 
     def render(
         self, messages: Sequence[PromptMessage], *, continue_last: bool = False

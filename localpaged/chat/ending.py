@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 from localpaged.chat.events import TurnEnded
 from localpaged.chat.live import LiveTurn
+from localpaged.chat.thought import from_json
 from localpaged.engine.events import FinishReason, Usage
 from localpaged.errors import LocalPagedError
 from localpaged.store.rows import Turn, TurnStatus
@@ -53,4 +54,12 @@ def ended_event(live: LiveTurn, ending: Ending) -> TurnEnded:
     """Return what is told about the end."""
     usage = None if ending.usage is None else live.total_usage(ending.usage)
     turn = live.turn
-    return TurnEnded(turn.chat_id, turn.id, ending.status, ending.reason, usage, ending.error)
+    return TurnEnded(
+        turn.chat_id,
+        turn.id,
+        ending.status,
+        ending.reason,
+        usage,
+        ending.error,
+        from_json(live.row().thought),
+    )

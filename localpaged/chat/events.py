@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from localpaged.chat.cache_report import CacheReport
+from localpaged.chat.thought import TextPart, Thought
 from localpaged.engine.events import FinishReason, LoadEvent, ReadyEvent, Usage
 from localpaged.errors import LocalPagedError
 from localpaged.store.rows import TurnStatus
@@ -35,7 +36,8 @@ class TurnText:
     """More text of an answer. Append `text`; `token_count` is the answer's total so far.
 
     `offset` is where `text` begins in the answer, in characters: who read the transcript in
-    between knows by it what is there already.
+    between knows by it what is there already. `part` tells whether the text answers or is
+    reasoning, `thought` where the reasoning lies, as far as that is known with this text.
     """
 
     chat_id: str
@@ -43,6 +45,8 @@ class TurnText:
     text: str
     token_count: int
     offset: int = 0
+    part: TextPart = TextPart.ANSWER
+    thought: Thought | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +59,7 @@ class TurnEnded:
     finish_reason: FinishReason | None
     usage: Usage | None
     error: LocalPagedError | None
+    thought: Thought | None = None
 
 
 @dataclass(frozen=True, slots=True)

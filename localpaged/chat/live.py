@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from localpaged.chat.prompting import Prompt
+from localpaged.chat.thought import ThoughtReader, to_json
 from localpaged.engine.events import PrefillEvent, Usage
 from localpaged.engine.params import RequestId, SamplingParams
 from localpaged.store.rows import Turn
@@ -38,6 +39,7 @@ class LiveTurn:
     prompt: Prompt | None = None
     prefill: PrefillEvent | None = None
     cache_report: str | None = None
+    reader: ThoughtReader = field(default_factory=lambda: ThoughtReader(None))
     _pieces: list[Piece] = field(default_factory=list)
 
     @property
@@ -70,6 +72,9 @@ class LiveTurn:
         turn = self.turn
         if self.cache_report is not None:
             turn = replace(turn, cache_report=self.cache_report)
+        thought = self.reader.thought
+        if thought is not None:
+            turn = replace(turn, thought=to_json(thought))
         pieces = tuple(self._pieces)
         if not pieces:
             return turn

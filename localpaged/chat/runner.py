@@ -23,6 +23,7 @@ from localpaged.chat.events import ModelFailed, TurnCacheReport
 from localpaged.chat.live import LiveTurn, LiveTurns
 from localpaged.chat.prompting import make_prompt
 from localpaged.chat.publisher import Publisher
+from localpaged.chat.thought import reader_of
 from localpaged.engine.events import (
     FailEvent,
     FinishEvent,
@@ -242,6 +243,7 @@ class TurnRunner:
                 token_ids=None if begun_ids is None else pack(begun_ids),
             )
             self._store.submit(Write(turns=(live.turn,)))
+        live.reader = reader_of(model, live.prompt.ids, live.turn, now_s=time.monotonic())
         request = Request(
             new_id(),
             live.prompt.ids,

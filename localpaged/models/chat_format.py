@@ -9,10 +9,11 @@ from localpaged.errors import ConfigError, UnsupportedModel
 from localpaged.models.chat_template import ChatTemplate
 from localpaged.models.control_text import ControlText, Marks
 from localpaged.models.known_answers import KnownAnswer, find_kept, known_answer
+from localpaged.models.reasoning import marks_of, with_visible_marks
 from localpaged.models.text_tokenizer import TextTokenizer
 from localpaged.models.tokenizer_data import ControlToken, TokenizerData
 from localpaged.plain_text import visible
-from localpaged.prompt import PromptMessage
+from localpaged.prompt import PromptMessage, ReasoningMarks
 
 ROLES = ("system", "user", "assistant")
 
@@ -33,7 +34,8 @@ class ChatFormat:
         context_length: int,
         vocab_size: int,
     ) -> None:
-        self._data = data
+        self._reasoning = marks_of(data)
+        data = self._data = with_visible_marks(data, self._reasoning)
         self._name = name
         self._fingerprint = fingerprint
         self._context_length = context_length
@@ -63,6 +65,11 @@ class ChatFormat:
     def has_chat_template(self) -> bool:
         """False for base models, which continue text but know no turns; `render` refuses."""
         return self._template is not None
+
+    @property
+    def reasoning(self) -> ReasoningMarks | None:
+        """The marks around what the model thinks; None for a model that does not."""
+        return self._reasoning
 
     @property
     def bos_id(self) -> int | None:

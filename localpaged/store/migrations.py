@@ -139,6 +139,12 @@ def m004_compares(db: Database) -> None:
     db.table("compare_branches").create_index(["chat_id"])
 
 
+@migrations()
+def m006_thoughts(db: Database) -> None:
+    """Where an answer's reasoning lies in its text, and how long it took."""
+    db.table("turns").add_column("thought", str)
+
+
 def _create_turns(db: Database) -> None:
     db.table("turns").create(
         {

@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from localpaged.prompt import ReasoningMarks
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -40,6 +42,7 @@ class FakeChatModel:
 
     Answers that know their ids are written with them, as far as they spell the text, unless
     `keeps_ids` is False. `strips_thoughts` cuts `<think>` out of answers; `preamble` comes first.
+    `thinks`: its reasoning is marked; `opens_thoughts`: prompts end with the first mark.
     """
 
     def __init__(
@@ -51,6 +54,8 @@ class FakeChatModel:
         keeps_ids: bool = True,
         strips_thoughts: bool = False,
         preamble: str = "",
+        thinks: bool = False,
+        opens_thoughts: bool = False,
     ) -> None:
         self._name = name
         self._fingerprint = fingerprint
@@ -58,6 +63,8 @@ class FakeChatModel:
         self.keeps_ids = keeps_ids
         self.strips_thoughts = strips_thoughts
         self.preamble = preamble
+        self.thinks = thinks or opens_thoughts
+        self.opens_thoughts = opens_thoughts
 
     @property
     def name(self) -> str:
@@ -74,6 +81,11 @@ class FakeChatModel:
         """Prompt and answer together, in tokens."""
         return self._context_length
 
+    @property
+    def reasoning(self) -> ReasoningMarks | None:
+        """The marks around what the model thinks."""
+        return ReasoningMarks("<think>", "</think>") if self.thinks else None
+
     def render(
         self, messages: Sequence[PromptMessage], *, continue_last: bool = False
     ) -> tuple[int, ...]:
@@ -84,7 +96,8 @@ class FakeChatModel:
         if continue_last:
             assert messages[-1].role == "assistant", "only an assistant's message is continued"
             return tuple(ids[:-1])
-        return (*ids, _ROLE_IDS["assistant"])
+        opening = map(ord, "<think>\n") if self.opens_thoughts else ()
+        return (*ids, _ROLE_IDS["assistant"], *opening)
 
     def spell(self, ids: Sequence[int]) -> str:
         """Return what the ids stand for."""
