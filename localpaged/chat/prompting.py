@@ -74,3 +74,33 @@ def _known_ids(conversation: Conversation, model: ChatModel) -> Mapping[str, tup
 def _ids_of(turn: Turn, model: ChatModel) -> tuple[int, ...] | None:
     is_same = (turn.model, turn.model_fingerprint) == (model.name, model.fingerprint)
     return unpack(turn.token_ids) if is_same and turn.token_ids else None
+
+
+def chat_prefix(store: Store, model: ChatModel, chat_id: str) -> tuple[int, ...]:
+    """Return the ids that every next prompt of a chat as it is now begins with."""
+    conversation = store.conversation(chat_id)
+    known = _known_ids(conversation, model)
+    told = _answered(sent(conversation.chat, conversation.messages))
+    return _prefix(model, [PromptMessage(m.role, m.text, known.get(m.hash)) for m in told])
+
+
+def system_prefix(store: Store, model: ChatModel, chat_id: str) -> tuple[int, ...]:
+    """Return the ids of a chat's system text, as every prompt of it begins; empty without one."""
+    conversation = store.conversation(chat_id)
+    told = sent(conversation.chat, conversation.messages)
+    return _prefix(model, [PromptMessage(m.role, m.text) for m in told if m.role == "system"])
+
+
+def _prefix(model: ChatModel, messages: Sequence[PromptMessage]) -> tuple[int, ...]:
+    """Return what prompts with these messages have in common, whatever is asked next."""
+    if not messages:
+        return ()
+    if messages[-1].role == "user":
+        return model.render(messages)
+    first, second = (
+        model.render([*messages, PromptMessage("user", text)]) for text in ("a", "B b")
+    )
+    num_common = next(
+        (i for i, (a, b) in enumerate(zip(first, second, strict=False)) if a != b), len(first)
+    )
+    return first[:num_common]

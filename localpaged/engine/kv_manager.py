@@ -66,7 +66,7 @@ class KVManager:
         promised = self.pins.num_promised_with(key, keys)
         if promised + reserved_blocks > self.max_blocks:
             raise NoRoom(
-                f"With {key!r} pinned, {promised:,} of {self.max_blocks:,} KV blocks would be "
+                f"With this pinned, {promised:,} of {self.max_blocks:,} KV blocks would be "
                 f"pinned and {self.max_blocks - promised:,} left; one full context needs "
                 f"{reserved_blocks:,}.",
                 hint="Unpin something, give more KV memory or use a smaller context.",
