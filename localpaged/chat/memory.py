@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import TypeVar
 
+from localpaged.chat.models import Models
 from localpaged.chat.prompting import chat_prefix, system_prefix
 from localpaged.engine.inspection import BlockTokens, Inspection, PinView
 from localpaged.engine.port import EnginePort
@@ -29,18 +30,13 @@ class ChatMemory:
         *,
         store: Store,
         engine: EnginePort,
-        find: Callable[[str], Future[ChatModel]],
-        engine_name: Callable[[ChatModel], str],
+        models: Models,
         run_soon: Callable[[Callable[[], None]], None],
     ) -> None:
-        """`find` gives the model of a chat's choice, `engine_name` what the engine calls it.
-
-        `run_soon` runs on the chat worker's thread what may take long.
-        """
+        """`run_soon` runs on the chat worker's thread what may take long."""
         self._store = store
         self._engine = engine
-        self._find = find
-        self._engine_name = engine_name
+        self._models = models
         self._run_soon = run_soon
 
     def inspect(self, model: str = "") -> Future[Inspection]:
@@ -53,7 +49,7 @@ class ChatMemory:
 
     def spell(self, ids: Sequence[int], model: str = "") -> str:
         """Return what a person reads in these ids; nothing while the model is not open."""
-        opened = self._find(model)
+        opened = self._models.find(model)
         is_open = opened.done() and not opened.cancelled() and opened.exception() is None
         return opened.result().spell(ids) if is_open else ""
 
@@ -102,13 +98,16 @@ class ChatMemory:
 
         return self._with_model_of(chat_id, unpin)
 
+    def _engine_name(self, model: ChatModel) -> str:
+        return "" if model.name == self._models.default_name else model.name
+
     def _with_model_of(self, chat_id: str, ask: Callable[[ChatModel], Future[T]]) -> Future[T]:
         """Ask with the model of a chat when it is open, on the worker's thread."""
         answer: Future[T] = Future()
 
         def begin() -> None:
             try:
-                opened = self._find(self._store.chat(chat_id).model)
+                opened = self._models.find(self._store.chat(chat_id).model)
                 if not opened.done():
                     raise ChatError("The model is still loading.")
                 asked = ask(opened.result())
