@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from localpaged import __version__
+from localpaged.cli_config import config_command, paths_command
 from localpaged.cli_errors import exit_code_of
 from localpaged.cli_models import models
 from localpaged.cli_options import engine_options, settings_from
+from localpaged.config_file import read_config
 from localpaged.engine.params import DEFAULT_TEMPERATURE, DEFAULT_TOP_P
 from localpaged.errors import ConfigError
 
@@ -56,7 +58,8 @@ def main() -> None:
 @engine_options
 def chat(is_ascii: bool, **options: Any) -> int:
     """Open the chat: many chats at once, live KV memory."""
-    settings = settings_from(options)
+    config = read_config()
+    settings = settings_from(options, config)
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise ConfigError(
             "The chat needs a terminal.",
@@ -70,7 +73,7 @@ def chat(is_ascii: bool, **options: Any) -> int:
 
         return open_service(settings, subscriber=subscriber)
 
-    return run_chat(open_chats, is_ascii=is_ascii)
+    return run_chat(open_chats, is_ascii=is_ascii, config=config)
 
 
 @main.command()
@@ -127,3 +130,5 @@ def ask(question: tuple[str, ...], **options: Any) -> int:
 
 
 main.add_command(models)
+main.add_command(paths_command)
+main.add_command(config_command)

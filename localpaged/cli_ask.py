@@ -19,12 +19,12 @@ from localpaged.chat.events import (
     TurnPrefill,
     TurnText,
 )
+from localpaged.chat.sampling_options import with_overrides
 from localpaged.chat.service import ChatService
 from localpaged.cli_answer import Answer, JsonAnswer, TextAnswer
 from localpaged.cli_errors import tell
 from localpaged.cli_options import settings_from
 from localpaged.engine.events import FinishReason
-from localpaged.engine.params import SamplingParams
 from localpaged.errors import ChatError, ConfigError, LocalPagedError
 from localpaged.models.registry import find_model
 from localpaged.store.rows import Chat, Turn
@@ -68,11 +68,11 @@ class _Asking:
                 "--system begins a new chat; --continue goes on with the last one.",
                 hint="Use one of the two.",
             )
-        sampling = SamplingParams(
-            **{name: options[name] for name in SAMPLING_OPTIONS if options[name] is not None},
-            stop=tuple(options["stop"]),
-        )
         settings = settings_from(options)
+        overrides = {name: options[name] for name in SAMPLING_OPTIONS if options[name] is not None}
+        if options["stop"]:
+            overrides["stop"] = tuple(options["stop"])
+        with_overrides(settings.sampling, overrides)
         # A model that is not there must not leave a chat behind.
         find_model(settings.model)
         # Late: the engine's thread should begin to import torch only when the input is fine.
@@ -83,7 +83,9 @@ class _Asking:
             try:
                 # Before anything is saved: it is told only once that saving fails.
                 service.subscribe(self._receive)
-                turn = service.send(_chat(service, options).id, text, sampling=sampling)
+                chat = _chat(service, options)
+                sampling = with_overrides(service.sampling_of(chat), overrides)
+                turn = service.send(chat.id, text, sampling=sampling)
                 self.answer.begin(turn)
                 interrupt.call(partial(self._stop, service, turn))
                 self._wait_for_end(turn)

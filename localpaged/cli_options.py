@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
-from decimal import Decimal
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import click
+from click.core import ParameterSource
 
 from localpaged.config import DTYPES, KV_DTYPES, Settings
+from localpaged.config_file import ConfigFile, read_config
+from localpaged.config_schema import ENGINE, KEYS, ConfigKey, size_of
 
-MODEL_VARIABLE = "LOCALPAGED_MODEL"
-_UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30}
-_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmg]?)(?:i?b)?", re.IGNORECASE)
+ENGINE_KEYS = {key.name: key for key in KEYS if key.section == ENGINE}
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -27,28 +27,33 @@ class ByteSize(click.ParamType[int]):
         """Return the number of bytes."""
         if isinstance(value, int):
             return value
-        match = _SIZE.fullmatch(str(value).strip())
-        num_bytes = 0 if match is None else int(Decimal(match[1]) * _UNITS[match[2].lower()])
-        if not num_bytes:
+        num_bytes = size_of(str(value))
+        if num_bytes is None:
             self.fail(f"{value!r} is not a size; write 512M or 1.5G.", param, ctx)
         return num_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """The value of an engine setting and where it comes from; None is left to the machine."""
+
+    key: ConfigKey
+    value: Any
+    source: str
 
 
 def engine_options(command: F) -> F:
     """Add the options that say which model runs and in how much memory."""
     for option in (
-        click.option("--threads", type=int, help="Cores that compute."),
-        click.option("--kv-memory", type=ByteSize(), help="Limit of KV memory, such as 512M."),
-        click.option(
-            "--host-memory", type=ByteSize(), help="Memory for KV that does not fit, such as 4G."
-        ),
-        click.option("--kv-dtype", type=click.Choice(KV_DTYPES), help="Number format of KV."),
-        click.option("--context", type=click.IntRange(1), help="Tokens a chat may have."),
-        click.option("--dtype", type=click.Choice(DTYPES), help="Number format to compute in."),
-        click.option(
+        _option("--threads", type=int, help="Cores that compute."),
+        _option("--kv-memory", type=ByteSize(), help="Limit of KV memory, such as 512M."),
+        _option("--host-memory", type=ByteSize(), help="Memory for KV that does not fit, as 4G."),
+        _option("--kv-dtype", type=click.Choice(KV_DTYPES), help="Number format of KV."),
+        _option("--context", type=click.IntRange(1), help="Tokens a chat may have."),
+        _option("--dtype", type=click.Choice(DTYPES), help="Number format to compute in."),
+        _option(
             "--model",
             "-m",
-            envvar=MODEL_VARIABLE,
             help="Name or path of the model; `localpaged models list` shows what is here.",
         ),
     ):
@@ -56,16 +61,43 @@ def engine_options(command: F) -> F:
     return command
 
 
-def settings_from(options: Mapping[str, Any]) -> Settings:
-    """Return the settings of the engine options; raises ConfigError."""
+def settings_from(options: Mapping[str, Any], config: ConfigFile | None = None) -> Settings:
+    """Return the settings of the engine options over those of the config file.
+
+    The file is read unless it is given. Raises ConfigError.
+    """
     from localpaged.models.catalogue import DEFAULT_MODEL
 
+    config = config or read_config()
+    chosen = {name: options.get(name) for name in ENGINE_KEYS}
+    for name, value in chosen.items():
+        if value is None:
+            chosen[name] = getattr(config.engine, name)
     return Settings(
-        model=options["model"] or DEFAULT_MODEL,
-        dtype=options["dtype"] or "auto",
-        kv_dtype=options["kv_dtype"] or "auto",
-        context_tokens=options["context"],
-        kv_memory_bytes=options["kv_memory"],
-        host_memory_bytes=options["host_memory"] or 0,
-        threads=options["threads"],
+        model=chosen["model"] or DEFAULT_MODEL,
+        dtype=chosen["dtype"] or "auto",
+        kv_dtype=chosen["kv_dtype"] or "auto",
+        context_tokens=chosen["context"],
+        kv_memory_bytes=chosen["kv_memory"],
+        host_memory_bytes=chosen["host_memory"] or 0,
+        threads=chosen["threads"],
+        sampling=config.sampling,
     )
+
+
+def engine_sources(ctx: click.Context, config: ConfigFile) -> list[Chosen]:
+    """Return each engine setting of a command's context, and who set it."""
+    found = []
+    for key in ENGINE_KEYS.values():
+        value, source = ctx.params[key.name], "command line"
+        if value is None:
+            value, source = getattr(config.engine, key.name), "config file"
+        elif ctx.get_parameter_source(key.name) is ParameterSource.ENVIRONMENT:
+            source = key.variable
+        found.append(Chosen(key, value, "default" if value is None else source))
+    return found
+
+
+def _option(name: str, *more: str, **attributes: Any) -> Callable[[F], F]:
+    key = ENGINE_KEYS[name.removeprefix("--").replace("-", "_")]
+    return click.option(name, *more, envvar=key.variable, **attributes)

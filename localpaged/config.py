@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import psutil
 
+from localpaged.engine.params import SamplingParams
 from localpaged.errors import ConfigError
 
 DTYPES = ("auto", "float32", "bfloat16")
@@ -22,6 +23,7 @@ class Settings:
     `kv_dtype` is what K and V are kept in; "auto" is what is computed in.
     `context_tokens` bounds prompt and answer together; `kv_memory_bytes` the KV pool;
     `host_memory_bytes` keep KV that the pool gives up. `threads` is how many cores torch may use.
+    `sampling` is what chats begin with.
     """
 
     model: str
@@ -31,6 +33,7 @@ class Settings:
     kv_memory_bytes: int | None = None
     host_memory_bytes: int = 0
     threads: int | None = None
+    sampling: SamplingParams = field(default_factory=SamplingParams)
 
     def __post_init__(self) -> None:
         if self.dtype not in DTYPES:

@@ -32,6 +32,16 @@ def state_dir() -> Path:
     return _home("state") or Path(platformdirs.user_state_dir(APP))
 
 
+def config_dir() -> Path:
+    """What the user writes by hand: the config file."""
+    return _home("config") or Path(platformdirs.user_config_dir(APP))
+
+
+def config_file() -> Path:
+    """The settings file; it need not exist."""
+    return config_dir() / "config.toml"
+
+
 def models_dir() -> Path:
     """Model files and folders, one entry a model."""
     return data_dir() / "models"

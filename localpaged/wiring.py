@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import threading
-from concurrent.futures import Future
 from functools import partial
 
 from localpaged.chat.publisher import Subscriber
 from localpaged.chat.service import ChatService
 from localpaged.config import Settings
-from localpaged.engine.engine import Engine
+from localpaged.engine.engine import Engine, LoadCore
 from localpaged.engine_factory import load_core
-from localpaged.models.open_model import open_model
-from localpaged.models.opened_model import OpenedModel
-from localpaged.prompt import ChatModel
+from localpaged.model_shelf import Shelf
 from localpaged.store.store import Store
 
 
@@ -24,26 +20,21 @@ def open_service(settings: Settings, *, subscriber: Subscriber | None = None) ->
     Raises StoreError. A model that cannot be used is told by events, as is loading.
     """
     store = Store.open()
-    opened: Future[OpenedModel] = Future()
-    chat_model: Future[ChatModel] = Future()
-    engine = Engine(partial(load_core, opened.result, settings))
-    service = ChatService(store=store, engine=engine, model=chat_model)
+    shelf = Shelf(settings.model)
+
+    def loader_of(name: str) -> LoadCore:
+        return partial(load_core, partial(shelf.opened, name), settings)
+
+    engine = Engine(partial(load_core, shelf.default.opened.result, settings), loader_of)
+    service = ChatService(
+        store=store,
+        engine=engine,
+        model=shelf.default.chat,
+        shelf=shelf,
+        sampling=settings.sampling,
+    )
     if subscriber is not None:
         service.subscribe(subscriber)
-    threading.Thread(
-        target=_open, args=(settings.model, opened, chat_model), name="open-model", daemon=True
-    ).start()
+    shelf.open_default()
     engine.start()
     return service
-
-
-def _open(name: str, opened: Future[OpenedModel], chat_model: Future[ChatModel]) -> None:
-    """Open the model beside torch's import; both wait for the disk more than for each other."""
-    try:
-        model = open_model(name)
-    except BaseException as error:
-        opened.set_exception(error)
-        chat_model.set_exception(error)
-    else:
-        opened.set_result(model)
-        chat_model.set_result(model.chat)

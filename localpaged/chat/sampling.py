@@ -6,6 +6,7 @@ import json
 import secrets
 from dataclasses import asdict, fields, replace
 
+from localpaged.chat.sampling_options import as_dry
 from localpaged.engine.params import SamplingParams
 
 _MAX_SEED = 2**63
@@ -27,5 +28,9 @@ def from_options(options: str) -> SamplingParams:
     """Return what a turn was made with, but for its seed; unknown parameters are left out."""
     known = {field.name for field in fields(SamplingParams)}
     values = {name: value for name, value in json.loads(options).items() if name in known}
-    stop = tuple(values.pop("stop", ()))
-    return SamplingParams(**{**values, "stop": stop, "seed": None})
+    for name in ("stop", "stop_token_ids"):
+        values[name] = tuple(values.get(name, ()))
+    values["logit_bias"] = tuple(map(tuple, values.get("logit_bias", ())))
+    if values.get("dry") is not None:
+        values["dry"] = as_dry(values["dry"])
+    return SamplingParams(**{**values, "seed": None})

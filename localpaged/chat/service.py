@@ -7,13 +7,20 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import replace
+from types import EllipsisType
 
+from localpaged.chat.chat_options import (
+    Overrides,
+    configured,
+    sampling_of,
+    sampling_to_continue,
+)
 from localpaged.chat.events import SavingFailed, SavingRecovered
 from localpaged.chat.feed import EngineFeed
 from localpaged.chat.live import LiveTurn, LiveTurns
 from localpaged.chat.publisher import Publisher, Subscriber
 from localpaged.chat.runner import TurnRunner
-from localpaged.chat.sampling import from_options, to_options, with_seed
+from localpaged.chat.sampling import to_options, with_seed
 from localpaged.chat.title import auto_title, one_line
 from localpaged.chat.transcript import transcript
 from localpaged.engine.events import FinishReason
@@ -35,7 +42,16 @@ class ChatService:
     Owns the store and the engine from construction on: `close` closes both. Any thread.
     """
 
-    def __init__(self, *, store: Store, engine: EnginePort, model: Future[ChatModel]) -> None:
+    def __init__(
+        self,
+        *,
+        store: Store,
+        engine: EnginePort,
+        model: Future[ChatModel],
+        sampling: SamplingParams | None = None,
+    ) -> None:
+        """`sampling` is what chats begin with."""
+        self.default_sampling = sampling or SamplingParams()
         self._store = store
         self._engine = engine
         self._publisher = Publisher()
@@ -98,6 +114,32 @@ class ChatService:
         self._store.chat(chat_id)
         self._submit(Write(chat_changes=(change_chat(chat_id, title=one_line(storable(title))),)))
 
+    def configure(
+        self,
+        chat_id: str,
+        *,
+        options: Overrides | None = None,
+        system: str | EllipsisType | None = ...,
+        model: str | None = None,
+    ) -> Chat:
+        """Change what a chat's next answers are made with; return the chat as it will be.
+
+        `options` replaces all sampling parameters that the chat has of its own, by their names.
+        `system` None is the conversation's own system text, "" is none; `model` "" is the default.
+        Raises NotInHistory, and BadParameter for options that cannot be.
+        """
+        chat = self._store.chat(chat_id)
+        change = configured(
+            chat_id, defaults=self.default_sampling, options=options, system=system, model=model
+        )
+        if change.columns:
+            self._submit(Write(chat_changes=(change,)))
+        return change.applied_to(chat)
+
+    def sampling_of(self, chat: Chat) -> SamplingParams:
+        """What a chat's next answer is sampled with, unless the caller has something else."""
+        return sampling_of(chat, self.default_sampling)
+
     def delete(self, chat_id: str) -> None:
         """Take a chat out of the list; its running answer is stopped. `restore` undoes it."""
         with self._intake:
@@ -136,9 +178,9 @@ class ChatService:
         text = storable(text)
         if not text.strip():
             raise ChatError("There is nothing to send.")
-        sampling = with_seed(sampling or SamplingParams())
         with self._intake:
             chat = self._open_chat(chat_id)
+            sampling = with_seed(sampling or self.sampling_of(chat))
             turn = Turn(
                 id=new_id(),
                 chat_id=chat_id,
@@ -171,9 +213,9 @@ class ChatService:
         """
         with self._intake:
             turn = self._store.turn(turn_id)
-            self._open_chat(turn.chat_id)
+            chat = self._open_chat(turn.chat_id)
             text = self._text_to_continue(turn)
-            sampling = with_seed(sampling or from_options(turn.options))
+            sampling = with_seed(sampling or sampling_to_continue(chat, turn))
             turn = replace(
                 turn,
                 tip_hash=None,

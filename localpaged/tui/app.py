@@ -16,6 +16,7 @@ from textual import events, on
 from textual.app import App
 from textual.binding import BindingType
 
+from localpaged.config_file import UiSettings
 from localpaged.errors import LocalPagedError
 from localpaged.plain_text import visible
 from localpaged.tui import clipboard
@@ -24,12 +25,14 @@ from localpaged.tui.commands.commands import Commands
 from localpaged.tui.coordinator import Coordinator
 from localpaged.tui.figures import grouped
 from localpaged.tui.glyphs import UNICODE, Glyphs
+from localpaged.tui.keymap import USUAL_KEYS, Keymap
+from localpaged.tui.keys import show_keymap
 from localpaged.tui.legacy_keys import teach_alt_enter
 from localpaged.tui.paste_guard import guard_pastes, restored
 from localpaged.tui.preferences import save_theme, saved_theme
 from localpaged.tui.screens.chat import ChatScreen
 from localpaged.tui.screens.confirm import ConfirmScreen
-from localpaged.tui.theme import DARK, LIGHT, themes
+from localpaged.tui.theme import DARK, LIGHT, known_theme, themes
 from localpaged.tui.typist import Fence, Typist
 from localpaged.tui.workspace import Workspace
 
@@ -39,6 +42,8 @@ if TYPE_CHECKING:
 
 OpenService = Callable[["Subscriber"], "ChatService"]
 """Opens the history and begins to load the model; its events go to the subscriber."""
+
+DEFAULT_LOOK = UiSettings()
 
 # how often it is looked whether other programs changed the history
 HISTORY_POLL_S = 2.0
@@ -52,9 +57,21 @@ class LocalPagedApp(App[None]):
     CSS_PATH: ClassVar = ["styles/app.tcss", "styles/dialogs.tcss"]
     BINDINGS: ClassVar[list[BindingType]] = []
 
-    def __init__(self, service: ChatService | OpenService, *, glyphs: Glyphs = UNICODE) -> None:
-        """A function instead of the service is called on a thread when the first picture stands."""
+    def __init__(
+        self,
+        service: ChatService | OpenService,
+        *,
+        glyphs: Glyphs = UNICODE,
+        look: UiSettings = DEFAULT_LOOK,
+        keymap: Keymap = USUAL_KEYS,
+    ) -> None:
+        """A function instead of the service is called on a thread when the first picture stands.
+
+        `keymap` has the keys of the user's own.
+        """
         super().__init__()
+        self.set_keymap(keymap)
+        show_keymap(keymap)
         self._bridge = EventBridge()
         self.is_opened = False
         self.failure: LocalPagedError | None = None
@@ -67,14 +84,14 @@ class LocalPagedApp(App[None]):
         else:
             service.subscribe(self._bridge.put)
             self._attach(service)
-        self.chat = ChatScreen(self.workspace, glyphs)
+        self.chat = ChatScreen(self.workspace, glyphs, width=look.width)
         self.commands = self.chat.commands = Commands(self, self.chat)
         self._coordinator = Coordinator(self.beat)
         self.typist = Typist(self, super().on_event)
         for theme in themes():
             self.register_theme(theme)
-        chosen = saved_theme()
-        self.theme = chosen if chosen in (DARK, LIGHT) else DARK
+        self._has_theme_in_file = bool(look.theme)
+        self.theme = known_theme(look.theme) or known_theme(saved_theme()) or DARK
         teach_alt_enter()
         guard_pastes()
 
@@ -168,6 +185,8 @@ class LocalPagedApp(App[None]):
             if changes.has_ended:
                 self.workspace.refresh()
                 self.commands.answers.resume_stopped(changes.to_resume)
+            for missing in changes.missing:
+                self.tell(f"{missing.chosen} is not here any more; {missing.default} answers.")
             is_moving = self.chat.flush(self.service.snapshot(), changes)
             self.commands.drafts.keep_if_due()
             self._follow_history()
@@ -219,6 +238,9 @@ class LocalPagedApp(App[None]):
     def toggle_theme(self) -> None:
         """Dark or light; the choice is there again at the next start."""
         self.theme = LIGHT if self.theme == DARK else DARK
+        if self._has_theme_in_file:
+            self.tell("For this run: the config file has the theme of the next start.")
+            return
         try:
             save_theme(self.theme)
         except OSError as error:

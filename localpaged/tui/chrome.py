@@ -10,7 +10,7 @@ from localpaged.errors import LocalPagedError
 from localpaged.plain_text import visible
 from localpaged.tui.figures import byte_size, compact, grouped, percent, rate
 from localpaged.tui.glyphs import Glyphs
-from localpaged.tui.keys import footer_actions
+from localpaged.tui.keys import footer_actions, key_of
 from localpaged.tui.markdown.line import STRONG, Line, Role, Run, indent
 from localpaged.tui.markdown.wrap import wrap_runs
 from localpaged.tui.paint import cells_of
@@ -64,7 +64,8 @@ def title_runs(
 def context_runs(session: SessionModel, engine: EngineStatus) -> list[Run]:
     """How much of the model's context the chat fills."""
     answer = session.last_answer
-    limit = engine.ready.context_length if engine.ready is not None else 0
+    ready = None if answer is None else engine.ready_of(answer.turn.model)
+    limit = ready.context_length if ready is not None else 0
     if answer is None or not limit:
         return []
     if answer.usage is not None:
@@ -107,6 +108,8 @@ def state_runs(
             Run(f"{glyphs.error} ", Role.WARNING),
             Run(f"Not saved at the moment: {visible(engine.saving_failure.message)}", Role.WARNING),
         ]
+    for name, stage in engine.stages.items():
+        return [*load_runs(stage, glyphs, moment.frame), Run(f"  {visible(name)}", Role.DIM)]
     if others:
         chats = "1 other chat" if len(others) == 1 else f"{len(others)} other chats"
         return [
@@ -121,7 +124,7 @@ def below_runs(unseen_lines: int | None, glyphs: Glyphs) -> list[Run]:
     if unseen_lines is None:
         return []
     lines = "1 line" if unseen_lines == 1 else f"{grouped(unseen_lines)} lines"
-    return [Run(f"{glyphs.newer} {lines} below ", Role.ACCENT), Run("^End", Role.DIM)]
+    return [Run(f"{glyphs.newer} {lines} below ", Role.ACCENT), Run(key_of("newest"), Role.DIM)]
 
 
 def failure_lines(error: LocalPagedError, glyphs: Glyphs, cells: int) -> list[Line]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from textual.binding import Binding
@@ -21,17 +21,22 @@ class Action:
     """One thing the user can do.
 
     `keys` are Textual's names, bound on the chat screen. Without them the widget that has the
-    focus handles the key. `shown` is how help and footer write it. What has a `slash` name is a
-    command: it is in the palette and works as `/name`.
+    focus handles the key. `usual` is how help and footer write it, unless the user has keys of
+    their own. What has a `slash` name is a command: it is in the palette and works as `/name`.
     """
 
     id: str
     label: str
     group: str
-    shown: str
+    usual: str
     keys: str = ""
     slash: str = ""
     footer: str = ""
+
+    @property
+    def shown(self) -> str:
+        """How help, palette and footer write the key that the action has now."""
+        return _OF_THE_USER.get(self.id, self.usual)
 
     @property
     def where(self) -> str:
@@ -84,6 +89,8 @@ ACTIONS = (
 )
 # with the focus elsewhere the keys of that place take the room of these
 IN_PROMPT = frozenset({"send", "new_chat", "switch_chat"})
+_OF_THE_USER: dict[str, str] = {}
+BY_ID = {action.id: action for action in ACTIONS}
 BY_SLASH = {action.slash: action for action in ACTIONS if action.slash}
 
 
@@ -99,3 +106,27 @@ def footer_actions(focus: str) -> Iterator[Action]:
 def commands() -> Iterator[Action]:
     """What palette and slash commands offer."""
     return iter(BY_SLASH.values())
+
+
+def key_of(action_id: str) -> str:
+    """How the key of an action is written, for texts that tell it."""
+    return BY_ID[action_id].shown
+
+
+def show_keymap(keymap: Mapping[str, str]) -> None:
+    """Have every place that tells keys tell these, by action; others are as usual. UI thread."""
+    _OF_THE_USER.clear()
+    _OF_THE_USER.update({action_id: _shown_keys(keys) for action_id, keys in keymap.items()})
+
+
+def _shown_keys(keys: str) -> str:
+    """Textual's names as people read them: ctrl+n is ^N, alt+left is Alt+Left."""
+    return " ".join(_shown_key(key) for key in keys.split(",") if key)
+
+
+def _shown_key(key: str) -> str:
+    *modifiers, last = key.split("+")
+    name = last.upper() if len(last) == 1 or last[1:].isdigit() else last.capitalize()
+    if modifiers == ["ctrl"] and len(name) == 1:
+        return f"^{name}"
+    return "+".join([*(m.capitalize() for m in modifiers), name])

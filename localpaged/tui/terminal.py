@@ -14,9 +14,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from localpaged import paths
+from localpaged.config_file import ConfigFile, UiSettings
 from localpaged.errors import StoreError
 from localpaged.log_file import open_log
 from localpaged.plain_text import visible
+from localpaged.tui.keymap import USUAL_KEYS, make_keymap
 
 if TYPE_CHECKING:
     from localpaged.chat.publisher import Subscriber
@@ -28,8 +30,15 @@ TAIL_BYTES = 8_192
 TAIL_LINES = 6
 
 
-def run_chat(open_service: OpenService, *, is_ascii: bool = False) -> int:
+def run_chat(
+    open_service: OpenService,
+    *,
+    is_ascii: bool = False,
+    config: ConfigFile | None = None,
+) -> int:
     """Run the chat until the user quits; return the process's exit code.
+
+    `config` tells how it looks and which keys are whose; what is wrong there is a ConfigError.
 
     `open_service` is called when the first picture stands, and what it opened is closed at the end.
     What it raises is raised here, when the terminal is as it was. Without a terminal it says so
@@ -41,6 +50,8 @@ def run_chat(open_service: OpenService, *, is_ascii: bool = False) -> int:
             'For pipes and scripts there is: localpaged ask "your question"\n'
         )
         return NO_TERMINAL_EXIT_CODE
+    look = UiSettings() if config is None else config.ui
+    keymap = USUAL_KEYS if config is None else make_keymap(config)
     opened: list[ChatService] = []
 
     def opening(subscriber: Subscriber) -> ChatService:
@@ -54,7 +65,12 @@ def run_chat(open_service: OpenService, *, is_ascii: bool = False) -> int:
         from localpaged.tui.glyphs import ASCII, UNICODE
 
         known_bytes = log_file.stat().st_size
-        app = LocalPagedApp(opening, glyphs=ASCII if is_ascii else UNICODE)
+        app = LocalPagedApp(
+            opening,
+            glyphs=ASCII if is_ascii or look.ascii else UNICODE,
+            look=look,
+            keymap=keymap,
+        )
         try:
             app.run()
         finally:

@@ -8,6 +8,8 @@ from localpaged.tui.markdown.line import EMPHASIS, STRIKE, STRONG, UNDERLINE, Ro
 
 DARK = "localpaged-dark"
 LIGHT = "localpaged-light"
+NAMES = {"dark": DARK, "light": LIGHT}
+"""What a person calls the themes."""
 
 _DARK_ROLES = {
     Role.TEXT: "#cfd4dd",
@@ -98,6 +100,11 @@ def themes() -> tuple[Theme, Theme]:
         variables=_variables(_LIGHT_ROLES, ground="#fcfcfb", code="#f2f3f5", selection="#bcd6f5"),
     )
     return dark, light
+
+
+def known_theme(name: str) -> str:
+    """Return the theme that a person calls `name`; empty when there is none."""
+    return name if name in NAMES.values() else NAMES.get(name.strip().casefold(), "")
 
 
 def style_of(role: Role, marks: int = 0) -> str:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from localpaged.plain_text import visible
 from localpaged.tui.commands.base import CommandGroup
 from localpaged.tui.commands.chats import ChatCommands
+from localpaged.tui.keys import key_of
 from localpaged.tui.markdown.blocks import code_blocks
 from localpaged.tui.screens.confirm import ConfirmScreen
 
@@ -47,7 +48,8 @@ class AnswerCommands(CommandGroup):
         current = self._workspace.current
         why_not = "There is nothing to continue."
         if current.open_answer is not None:
-            why_not = "The answer is still running. Esc stops it, then F5 continues it."
+            stop, resume = key_of("stop"), key_of("resume")
+            why_not = f"The answer is still running. {stop} stops it, then {resume} continues it."
         if self._try(lambda: self._workspace.resume(current), otherwise=why_not):
             self._transcript.advance(self._screen.moment)
             self._transcript.follow()

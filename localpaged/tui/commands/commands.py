@@ -10,7 +10,7 @@ from localpaged.tui.commands.answers import AnswerCommands
 from localpaged.tui.commands.base import CommandGroup
 from localpaged.tui.commands.chats import ChatCommands
 from localpaged.tui.commands.drafts import DraftCommands
-from localpaged.tui.keys import BY_SLASH, commands
+from localpaged.tui.keys import BY_SLASH, commands, key_of
 from localpaged.tui.screens.help import HelpScreen
 from localpaged.tui.screens.picker import Choice, PickerScreen
 from localpaged.tui.session import Draft
@@ -119,7 +119,7 @@ class Commands(CommandGroup):
             self._app.ask_to_quit()
         else:
             self._leave_until_s = monotonic() + LEAVE_AGAIN_S
-            self._app.tell("Press ^C again to quit", for_s=LEAVE_AGAIN_S)
+            self._app.tell(f"Press {key_of('leave')} again to quit", for_s=LEAVE_AGAIN_S)
 
     def _slash(self, draft: Draft) -> None:
         name, _, argument = draft.full[1:].partition(" ")

@@ -20,6 +20,7 @@ from localpaged.tui.keys import ACTIONS
 from localpaged.tui.paint import content_of
 from localpaged.tui.session import Question
 from localpaged.tui.transcript.status import Moment
+from localpaged.tui.widgets.document_view import MAX_COLUMN_CELLS
 from localpaged.tui.widgets.prompt import Prompt
 from localpaged.tui.widgets.sidebar import Sidebar
 from localpaged.tui.widgets.status_line import StatusLine
@@ -55,12 +56,14 @@ class ChatScreen(Screen[None]):
 
     commands: Commands
 
-    def __init__(self, workspace: Workspace, glyphs: Glyphs) -> None:
+    def __init__(
+        self, workspace: Workspace, glyphs: Glyphs, *, width: int = MAX_COLUMN_CELLS
+    ) -> None:
         super().__init__()
         self.workspace = workspace
         self._snapshot = EngineSnapshot()
         self.glyphs = glyphs
-        self.transcript = Transcript(glyphs, id="transcript")
+        self.transcript = Transcript(glyphs, width=width, id="transcript")
         self.sidebar = Sidebar(glyphs, id="sidebar")
         self.prompt = Prompt(id="prompt")
         self._top = StatusLine(id="top")

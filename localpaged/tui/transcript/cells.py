@@ -8,19 +8,21 @@ from localpaged.plain_text import visible
 from localpaged.store.rows import TurnStatus
 from localpaged.tui.figures import grouped
 from localpaged.tui.glyphs import Glyphs
+from localpaged.tui.keys import key_of
 from localpaged.tui.markdown.growing import GrowingMarkdown
 from localpaged.tui.markdown.line import BLANK, Line, Role, Run, indent
 from localpaged.tui.markdown.wrap import TAB_CELLS, wrap_runs
 from localpaged.tui.session import Answer, Question
 from localpaged.tui.transcript.status import Moment, status_runs
+from localpaged.tui.transcript.thought_fold import Folds, ThoughtFold
 
 GUTTER = 2
 INTRO = "Every answer is computed on this machine, several at the same time."
 INTRO_KEYS = (
-    ("^N", "another chat, while this one is being answered"),
-    ("^S", "go to a chat"),
-    ("Esc", "stop an answer; its text stays and can be continued"),
-    ("F1", "all keys and commands"),
+    ("new_chat", "another chat, while this one is being answered"),
+    ("switch_chat", "go to a chat"),
+    ("stop", "stop an answer; its text stays and can be continued"),
+    ("help", "all keys and commands"),
 )
 INTRO_KEY_CELLS = 6
 FOLDED_LINES = 24
@@ -78,15 +80,16 @@ class QuestionCell:
 
 
 class AnswerCell:
-    """An answer: Markdown that may still grow, and a status line.
+    """An answer: its reasoning, Markdown that may still grow, and a status line.
 
-    Invariant: `_fed` characters of the answer's text are in the Markdown.
+    Invariant: the Markdown has the answer's text up to `_fed`, but for what is reasoning.
     """
 
-    def __init__(self, answer: Answer, glyphs: Glyphs, width: int) -> None:
+    def __init__(self, answer: Answer, glyphs: Glyphs, width: int, folds: Folds) -> None:
         self.answer = answer
         self._glyphs = glyphs
         self._width = width
+        self._fold = ThoughtFold(answer, glyphs, width, folds)
         self._growing = GrowingMarkdown(_text_width(width))
         self._fed = 0
         self.is_finished = False
@@ -95,9 +98,13 @@ class AnswerCell:
         self.update(self._moment)
 
     def __len__(self) -> int:
-        return len(self._growing) + len(self._status)
+        return self._num_above + len(self._growing) + len(self._status)
 
     def __getitem__(self, index: int) -> Line:
+        above = self._num_above
+        if index < above:
+            return self._fold[index] if index < len(self._fold) else BLANK
+        index -= above
         body = len(self._growing)
         if index < body:
             return self._growing[index].indented(Run(" " * GUTTER))
@@ -105,13 +112,40 @@ class AnswerCell:
 
     @property
     def source(self) -> str:
-        """What copying the answer gives: the exact text of the model."""
-        return self.answer.text
+        """What copying the answer gives: the exact text of the model, without its reasoning."""
+        return self.answer.body
+
+    @property
+    def _num_above(self) -> int:
+        """Lines above the answer's own: its reasoning, and a blank one between."""
+        fold = len(self._fold)
+        return fold + bool(fold and len(self._growing))
+
+    def toggle_thought(self) -> bool:
+        """Unfold or fold the reasoning; False when there is none."""
+        if not self._fold.toggle():
+            return False
+        self._fold.update()
+        return True
+
+    def has_thought_at(self, index: int) -> bool:
+        """Whether a line of the cell is the head of its reasoning."""
+        return index == 0 and len(self._fold) > 0
+
+    def refold(self) -> None:
+        """The user's choice for all reasoning is another one."""
+        self._fold.update()
 
     def update(self, moment: Moment) -> int:
         """Take what the answer gained; return the first of the cell's lines that may differ."""
-        text = self.answer.text
-        first_changed = self._growing.num_settled_lines
+        text, thought = self.answer.text, self.answer.thought
+        lines_above = self._num_above
+        first_changed = self._fold.update()
+        if thought is not None:
+            self._fed = max(self._fed, len(text) if thought.after is None else thought.after)
+        is_begun = len(self._growing) > 0
+        if self._num_above == lines_above and is_begun:
+            first_changed = lines_above + self._growing.num_settled_lines
         if len(text) > self._fed:
             self._growing.feed(text[self._fed :])
             self._fed = len(text)
@@ -125,6 +159,7 @@ class AnswerCell:
     def resize(self, width: int) -> None:
         """Lay everything out in `width` cells."""
         self._width = width
+        self._fold.resize(width)
         self._growing.resize(_text_width(width))
         self._status = self._status_lines(self._moment)
 
@@ -146,7 +181,8 @@ class AnswerCell:
             lines += [
                 line.indented(Run(" " * GUTTER * 2)) for line in wrap_runs([hint], room - GUTTER)
             ]
-        return [BLANK, *lines] if len(self._growing) and lines else lines
+        has_text = len(self._growing) or len(self._fold)
+        return [BLANK, *lines] if has_text and lines else lines
 
 
 class EarlierCell:
@@ -189,10 +225,11 @@ class IntroCell:
         gutter = Run(" " * GUTTER)
         room = _text_width(width)
         lines = [*wrap_runs([Run(INTRO, Role.TEXT)], room), BLANK]
-        for key, text in INTRO_KEYS:
+        for action_id, text in INTRO_KEYS:
             rest = wrap_runs([Run(text, Role.DIM)], max(1, room - INTRO_KEY_CELLS))
+            key = key_of(action_id)
             lines += indent(
-                rest, Run(key.ljust(INTRO_KEY_CELLS), Role.ACCENT), Run(" " * INTRO_KEY_CELLS)
+                rest, Run(f"{key} ".ljust(INTRO_KEY_CELLS), Role.ACCENT), Run(" " * INTRO_KEY_CELLS)
             )
         self._lines = [Line((), line.prefix + line.runs).indented(gutter) for line in lines]
 

@@ -10,6 +10,7 @@ from localpaged.plain_text import visible
 from localpaged.store.rows import TurnStatus
 from localpaged.tui.figures import grouped, rate, seconds
 from localpaged.tui.glyphs import Glyphs
+from localpaged.tui.keys import key_of
 from localpaged.tui.markdown.line import Role, Run
 from localpaged.tui.paint import cells_of
 from localpaged.tui.session import Answer
@@ -139,7 +140,8 @@ def _continue_runs(answer: Answer) -> list[Run]:
     if not answer.can_continue:
         return []
     failed = answer.status is TurnStatus.ERROR
-    return [Run("F5 tries again" if failed else "F5 continues", Role.ACCENT)]
+    key = key_of("resume")
+    return [Run(f"{key} tries again" if failed else f"{key} continues", Role.ACCENT)]
 
 
 def _usage_parts(usage: Usage) -> list[str]:

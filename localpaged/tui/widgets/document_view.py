@@ -62,8 +62,16 @@ class DocumentView(ScrollView, can_focus=True):
             """Only the latest counts."""
             return isinstance(message, DocumentView.Moved)
 
-    def __init__(self, glyphs: Glyphs, *, id: str | None = None) -> None:  # noqa: A002
+    def __init__(
+        self,
+        glyphs: Glyphs,
+        *,
+        width: int = MAX_COLUMN_CELLS,
+        id: str | None = None,  # noqa: A002
+    ) -> None:
+        """`width` cells of text at most; 0 is all there are."""
         super().__init__(id=id)
+        self._width = width
         self._glyphs = glyphs
         self._place = Place(Document(SessionModel(), glyphs, MAX_COLUMN_CELLS))
         self._marked: Cell | None = None
@@ -84,7 +92,7 @@ class DocumentView(ScrollView, can_focus=True):
     def column(self) -> int:
         """Cells of text in a row."""
         room = self.scrollable_content_region.width - 2 * MARGIN_CELLS
-        return max(1, min(MAX_COLUMN_CELLS, room))
+        return max(1, min(self._width, room) if self._width else room)
 
     @property
     def margin(self) -> int:

@@ -57,8 +57,14 @@ class Transcript(DocumentView):
     class Left(Message):
         """The user is done with the transcript and wants to write."""
 
-    def __init__(self, glyphs: Glyphs, *, id: str | None = None) -> None:  # noqa: A002
-        super().__init__(glyphs, id=id)
+    def __init__(
+        self,
+        glyphs: Glyphs,
+        *,
+        width: int,
+        id: str | None = None,  # noqa: A002
+    ) -> None:
+        super().__init__(glyphs, width=width, id=id)
         self._places: dict[SessionModel, Place] = {}
         self._code_turn = 0
 

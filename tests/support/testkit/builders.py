@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from localpaged.chat.events import ChatEvent, TurnEnded, TurnText
 from localpaged.chat.service import ChatService
@@ -78,10 +78,16 @@ def make_service(
     *,
     engine: ScriptedEngine | None = None,
     model: Future[ChatModel] | None = None,
+    **options: Any,
 ) -> tuple[ChatService, ScriptedEngine, Recorder]:
-    """Return a service over a history at `path` and a scripted engine that is loaded."""
+    """Return a service over a history at `path` and a scripted engine that is loaded.
+
+    `options` are the service's own.
+    """
     engine = engine or ScriptedEngine()
-    service = ChatService(store=Store.open(path), engine=engine, model=model or ready_model())
+    service = ChatService(
+        store=Store.open(path), engine=engine, model=model or ready_model(), **options
+    )
     recorder = Recorder()
     service.subscribe(recorder)
     engine.load()

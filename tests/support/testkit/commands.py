@@ -122,7 +122,12 @@ class ScriptedRuns:
     ) -> ChatService:
         """Open the history, start an engine."""
         engine = ScriptedEngine(self._answer)
-        service = ChatService(store=self._open_store(), engine=engine, model=ready_model())
+        service = ChatService(
+            store=self._open_store(),
+            engine=engine,
+            model=ready_model(),
+            sampling=settings.sampling,
+        )
         if subscriber is not None:
             service.subscribe(subscriber)
         if self._listener is not None:

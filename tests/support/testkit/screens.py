@@ -157,9 +157,10 @@ async def stage(
     size: tuple[int, int] = SMALL,
     glyphs: Glyphs = UNICODE,
     is_loaded: bool = True,
+    **options: Any,
 ) -> AsyncIterator[Stage]:
     """The app over `service`, with handles for a test; the model is loaded unless told."""
-    async with running(service, size=size, glyphs=glyphs) as (app, pilot):
+    async with running(service, size=size, glyphs=glyphs, **options) as (app, pilot):
         shown = Stage(app, pilot, service, engine)
         if is_loaded:
             engine.load()
@@ -169,10 +170,14 @@ async def stage(
 
 @asynccontextmanager
 async def running(
-    service: ChatService, *, size: tuple[int, int] = SMALL, glyphs: Glyphs = UNICODE
+    service: ChatService,
+    *,
+    size: tuple[int, int] = SMALL,
+    glyphs: Glyphs = UNICODE,
+    **options: Any,
 ) -> AsyncIterator[tuple[LocalPagedApp, Pilot[None]]]:
-    """The app on a screen of `size`, its first chat shown."""
-    app = LocalPagedApp(service, glyphs=glyphs)
+    """The app on a screen of `size`, its first chat shown; `options` are the app's own."""
+    app = LocalPagedApp(service, glyphs=glyphs, **options)
     async with app.run_test(size=size, notifications=True) as pilot:
         await wait_until(pilot, lambda: app.is_opened)
         yield app, pilot
