@@ -7,11 +7,14 @@ partials          the text so far of open answers
 prompts           what the engine read for a turn, as a difference to an earlier turn's
 compares          a prompt that several chats answer side by side, `compare_branches` in order
 runs              a row for every running process; `lock_file` tells whether it still lives
+search_*          the index of the search (`search_index.py`)
 """
 
 from __future__ import annotations
 
 from sqlite_utils import Database, Migrations
+
+from localpaged.store.search_index import create_index
 
 APPLICATION_ID = 0x6C706764  # "lpgd": tells our files from other programs' databases
 
@@ -137,6 +140,12 @@ def m004_compares(db: Database) -> None:
         " PRIMARY KEY (compare_id, chat_id))"
     )
     db.table("compare_branches").create_index(["chat_id"])
+
+
+@migrations()
+def m005_search(db: Database) -> None:
+    """What a search looks into; texts from before are indexed later, while the program runs."""
+    create_index(db)
 
 
 @migrations()

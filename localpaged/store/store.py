@@ -28,6 +28,8 @@ from localpaged.store.prompts import select_prompts, sequence_of
 from localpaged.store.records import select_chats, select_turns
 from localpaged.store.recovery import start_run
 from localpaged.store.rows import Chat, Compare, Message, SentPrompt, Turn
+from localpaged.store.search import SearchResult, SearchScope, search
+from localpaged.store.search_index import IndexPending, num_pending
 from localpaged.store.writer import StoreWriter
 from localpaged.store.writes import EndRun, Operation, Purge, Write
 
@@ -97,6 +99,7 @@ class Store:
                 raise
         self.writer = StoreWriter(db, path, run_id=self.run_id)
         self._purge_old()
+        self._index_older()
 
     @classmethod
     def open(cls, path: Path | None = None) -> Store:
@@ -213,6 +216,14 @@ class Store:
 
         return self._read(read)
 
+    def search(self, query: str, *, scope: SearchScope = SearchScope.ALL) -> SearchResult:
+        """Look for a text in titles and messages; any text is a query.
+
+        Titles are as they were submitted, messages as they were saved: a text that still waits to
+        be saved is found a moment later.
+        """
+        return self._read(lambda db, overlay: search(db, overlay, query, scope=scope))
+
     def is_answered_elsewhere(self, chat_id: str) -> bool:
         """Whether another running program has an open turn in this chat."""
         with explained(self.path):
@@ -266,6 +277,21 @@ class Store:
             old = select_chats(self._reader(), "deleted_at < ?", [before])
         if old:
             self.submit(Purge(before))
+
+    def _index_older(self) -> None:
+        with explained(self.path):
+            if num_pending(self._reader()):
+                self._index_batch()
+
+    def _index_batch(self) -> None:
+        """Index some old messages; whatever else is to be saved goes in between."""
+        batch = IndexPending()
+
+        def go_on(saved: Future[None]) -> None:
+            if batch.has_more and not self._is_closed and saved.exception() is None:
+                self._index_batch()
+
+        self.submit(batch).add_done_callback(go_on)
 
 
 def _chat(db: Database, overlay: Overlay, chat_id: str) -> Chat:

@@ -16,6 +16,7 @@ from collections.abc import Iterable
 from sqlite_utils import Database
 
 from localpaged.store.rows import Message
+from localpaged.store.search_index import index_message
 from localpaged.store.text import storable
 
 HASH_PREFIX = "b2:"
@@ -64,11 +65,13 @@ def insert_messages(db: Database, messages: Iterable[Message]) -> None:
             " VALUES (?, ?, ?, ?)",
             [message.hash, message.parent_hash, message.role, time.time()],
         )
-        db.execute(
+        written = db.execute(
             "INSERT OR IGNORE INTO parts (message_hash, position, type, text)"
             " VALUES (?, 0, 'text', ?)",
             [message.hash, message.text],
         )
+        if written.rowcount:
+            index_message(db, message.hash, message.role, message.text)
 
 
 def read_path(db: Database, tip_hash: str) -> list[Message]:

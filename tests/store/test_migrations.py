@@ -15,7 +15,7 @@ from localpaged.store.backup import backup
 from localpaged.store.database import connect, open_database, transaction
 from localpaged.store.migrations import m001_initial, migrations
 from localpaged.store.store import Store
-from localpaged.store.tree import insert_messages, make_message
+from localpaged.store.tree import make_message
 from testkit.builders import make_chat
 
 TABLES = {"messages", "parts", "chats", "turns", "partials", "runs", "prompts"}
@@ -93,7 +93,15 @@ def test_a_history_of_the_first_version_is_copied_and_keeps_its_answers(
         before.setattr(database, "migrations", first)
         db, path = open_database(database_path)
     with transaction(db):
-        insert_messages(db, [answer := make_message(None, "assistant", "old answer")])
+        answer = make_message(None, "assistant", "old answer")
+        db.execute(
+            "INSERT INTO messages (hash, role, created_at) VALUES (?, 'assistant', 1.0)",
+            [answer.hash],
+        )
+        db.execute(
+            "INSERT INTO parts (message_hash, position, type, text) VALUES (?, 0, 'text', ?)",
+            [answer.hash, answer.text],
+        )
         db.execute(
             "INSERT INTO chats (id, title, tip_hash, model, draft, created_at, updated_at)"
             " VALUES ('chat', 't', ?, 'm', '', 1.0, 1.0)",
@@ -114,6 +122,8 @@ def test_a_history_of_the_first_version_is_copied_and_keeps_its_answers(
     (turn,) = store.conversation("chat").turns
     assert (turn.token_ids, turn.model_fingerprint, turn.cache_report) == (None, None, None)
     assert store.last_sent("chat") is None
+    store.writer.flush()
+    assert [hit.message_hash for hit in store.search("old").hits] == [answer.hash]
     chat = store.chat("chat")
     assert (chat.options, chat.system, chat.archived_at) == ("{}", None, None)
     assert (chat.is_unread, chat.view_hash) == (False, None)
