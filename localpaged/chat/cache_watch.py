@@ -24,7 +24,8 @@ class CacheWatch:
 
     Invariant: what is remembered of a chat is what the store will have, the latest last, and none
     of it begins another. The store is only asked for the latest, when a chat is new to this
-    process or was forgotten for others.
+    process or was forgotten for others. What one model computed is nothing to another, even where
+    both read the same ids.
     """
 
     def __init__(self, store: Store) -> None:
@@ -39,13 +40,14 @@ class CacheWatch:
     def explain(self, live: LiveTurn, event: PrefillEvent, model: ChatModel) -> CacheReport:
         """Return why so much of a turn's prompt was found as the engine says, and not more."""
         assert live.prompt is not None, "a turn without a prompt was read"
-        nearest = self._nearest(live.turn.chat_id, live.prompt.ids)
+        namespace = self._namespace(live.turn)
+        nearest = self._nearest(live.turn.chat_id, live.prompt.ids, namespace=namespace)
         return explain(
             live.prompt.ids,
             live.prompt.messages,
             matched_tokens=event.cached_tokens,
             before=None if nearest is None else self._computed(nearest, live.turn.chat_id),
-            namespace=self._namespace(live.turn),
+            namespace=namespace,
             model=model,
         )
 
@@ -69,7 +71,7 @@ class CacheWatch:
             run_id=self._store.run_id,
         )
         newest = SentSequence(turn, sent, pack(ids))
-        others = [k for k in self._known_of(turn.chat_id) if not newest.ids.startswith(k.ids)]
+        others = [k for k in self._known_of(turn.chat_id) if not _begins(k, newest)]
         self._remember(turn.chat_id, (*others[1 - REMEMBERED_BRANCHES :], newest))
         return (sent,)
 
@@ -108,10 +110,18 @@ class CacheWatch:
         number_format = self._number_formats.get(turn.model, "")
         return f"{turn.model} {turn.model_fingerprint} {number_format}"
 
-    def _nearest(self, chat_id: str, ids: tuple[int, ...]) -> SentSequence | None:
-        """Return what has most in common with `ids`, of several the latest."""
-        known = self._known_of(chat_id)
-        return max(reversed(known), key=lambda k: num_common(unpack(k.ids), ids), default=None)
+    def _nearest(
+        self, chat_id: str, ids: tuple[int, ...], *, namespace: str = ""
+    ) -> SentSequence | None:
+        """Return what has most in common with `ids`, of several the latest.
+
+        What was computed in `namespace` is nearer than anything else.
+        """
+
+        def nearness(known: SentSequence) -> tuple[bool, int]:
+            return known.prompt.namespace == namespace, num_common(unpack(known.ids), ids)
+
+        return max(reversed(self._known_of(chat_id)), key=nearness, default=None)
 
     def _known_of(self, chat_id: str) -> tuple[SentSequence, ...]:
         if chat_id not in self._known:
@@ -124,6 +134,11 @@ class CacheWatch:
         self._known[chat_id] = known
         if len(self._known) > REMEMBERED_CHATS:
             del self._known[next(iter(self._known))]
+
+
+def _begins(older: SentSequence, newer: SentSequence) -> bool:
+    is_same_memory = older.prompt.namespace == newer.prompt.namespace
+    return is_same_memory and newer.ids.startswith(older.ids)
 
 
 def _answer_start(sent: SentSequence) -> int:

@@ -63,24 +63,51 @@ class TurnEnded:
 
 
 @dataclass(frozen=True, slots=True)
+class TurnModelMissing:
+    """The model that was chosen for a chat is not here any more: the default answers this turn."""
+
+    chat_id: str
+    turn_id: str
+    chosen: str
+    default: str
+
+
+@dataclass(frozen=True, slots=True)
 class ModelLoading:
-    """The model loads; `event` tells the stage."""
+    """A model loads; `event` tells the stage."""
 
     event: LoadEvent
+
+    @property
+    def model_name(self) -> str:
+        """Which further model; "" is the run's default."""
+        return self.event.model_name
 
 
 @dataclass(frozen=True, slots=True)
 class ModelReady:
-    """The model answers from now on."""
+    """A model answers from now on. `model_name` is a further one's; "" for the run's default."""
 
     event: ReadyEvent
+    model_name: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class ModelFailed:
-    """There is no model: it could not be loaded, or the engine died."""
+    """There is no model: it could not be loaded, or the engine died.
+
+    `model_name` is that of a further model, without which all others go on; "" for the default.
+    """
 
     error: LocalPagedError
+    model_name: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelUnloaded:
+    """A further model and its memory are gone."""
+
+    model_name: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,9 +127,11 @@ ChatEvent = (
     | TurnCacheReport
     | TurnText
     | TurnEnded
+    | TurnModelMissing
     | ModelLoading
     | ModelReady
     | ModelFailed
+    | ModelUnloaded
     | SavingFailed
     | SavingRecovered
 )

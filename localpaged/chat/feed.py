@@ -9,11 +9,21 @@ from dataclasses import replace
 from functools import partial
 from typing import Protocol
 
-from localpaged.chat.events import ChatEvent, ModelLoading, ModelReady, TurnPrefill, TurnText
+from localpaged.chat.events import (
+    ChatEvent,
+    ModelFailed,
+    ModelLoading,
+    ModelReady,
+    ModelUnloaded,
+    TurnPrefill,
+    TurnText,
+)
 from localpaged.chat.live import LiveTurn, LiveTurns
+from localpaged.chat.models import Models
 from localpaged.chat.publisher import Publisher
 from localpaged.chat.thought import ReadPart
 from localpaged.engine.events import (
+    EngineEvent,
     EngineFailedEvent,
     Event,
     FailEvent,
@@ -41,7 +51,7 @@ class Ends(Protocol):
     """Who is told what has begun and ended. Must not wait."""
 
     def engine_ready(self, event: ReadyEvent) -> None:
-        """The model is loaded."""
+        """A model is loaded."""
 
     def prompt_found(self, live: LiveTurn, event: PrefillEvent) -> None:
         """It is known how much of a turn's prompt the engine had in memory."""
@@ -60,12 +70,15 @@ class EngineFeed:
         self,
         *,
         live: LiveTurns,
+        models: Models,
         writer: StoreWriter,
         publisher: Publisher,
         ends: Ends,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._live = live
+        self._models = models
+        self._is_default_ready = False
         self._writer = writer
         self._publisher = publisher
         self._ends = ends
@@ -76,13 +89,8 @@ class EngineFeed:
         told: list[ChatEvent] = []
         for_worker: list[Tell] = []
         for event in events:
-            if isinstance(event, (LoadEvent, ReadyEvent, EngineFailedEvent)):
+            if isinstance(event, EngineEvent):
                 self._take_engine(event, told, for_worker)
-            elif isinstance(event, LoadFailedEvent):
-                # A further model, which no chat asked for here.
-                log.warning("%s was not loaded: %s", event.model_name, event.error)
-            elif isinstance(event, UnloadedEvent):
-                log.info("%s was unloaded", event.model_name)
             elif (live := self._live.by_request(event.request_id)) is not None:
                 self._take_request(live, event, told, for_worker)
         # First the text: the worker may tell of the end at once.
@@ -92,17 +100,30 @@ class EngineFeed:
 
     def _take_engine(
         self,
-        event: LoadEvent | ReadyEvent | EngineFailedEvent,
+        event: EngineEvent,
         told: list[ChatEvent],
         for_worker: list[Tell],
     ) -> None:
-        if isinstance(event, LoadEvent):
-            told.append(ModelLoading(event))
-        elif isinstance(event, ReadyEvent):
-            told.append(ModelReady(event))
-            for_worker.append(partial(self._ends.engine_ready, event))
-        else:
-            for_worker.append(partial(self._ends.engine_failed, event.error))
+        match event:
+            case LoadEvent():
+                self._models.note_loading(event.model_name)
+                told.append(ModelLoading(event))
+            case ReadyEvent():
+                # The engine loads the default model before it takes orders for others.
+                further_name = event.model_name if self._is_default_ready else ""
+                self._is_default_ready = True
+                self._models.note_ready(further_name)
+                told.append(ModelReady(event, further_name))
+                for_worker.append(partial(self._ends.engine_ready, event))
+            case LoadFailedEvent():
+                log.warning("%s was not loaded: %s", event.model_name, event.error)
+                self._models.note_gone(event.model_name)
+                told.append(ModelFailed(event.error, event.model_name))
+            case UnloadedEvent():
+                self._models.note_gone(event.model_name)
+                told.append(ModelUnloaded(event.model_name))
+            case EngineFailedEvent():
+                for_worker.append(partial(self._ends.engine_failed, event.error))
 
     def _take_request(
         self, live: LiveTurn, event: RequestEvent, told: list[ChatEvent], for_worker: list[Tell]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -10,6 +11,7 @@ from localpaged.chat.prompting import Prompt
 from localpaged.chat.thought import ThoughtReader, to_json
 from localpaged.engine.events import PrefillEvent, Usage
 from localpaged.engine.params import RequestId, SamplingParams
+from localpaged.prompt import ChatModel
 from localpaged.store.rows import Turn
 from localpaged.store.token_ids import pack
 
@@ -28,7 +30,8 @@ class LiveTurn:
     """A turn on its way.
 
     The worker owns it, but between submit and the end of its request the engine's thread does.
-    Others may call `row` at any time: it is put together from frozen parts.
+    Others may call `row` at any time: it is put together from frozen parts. `opening` is the model
+    that was chosen to answer, `model` what it turned out to be.
     """
 
     turn: Turn
@@ -36,6 +39,8 @@ class LiveTurn:
     is_foreground: bool
     request_id: RequestId | None = None
     is_durable: bool = False
+    opening: Future[ChatModel] | None = None
+    model: ChatModel | None = None
     prompt: Prompt | None = None
     prefill: PrefillEvent | None = None
     cache_report: str | None = None

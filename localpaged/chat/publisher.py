@@ -6,7 +6,13 @@ import logging
 import threading
 from collections.abc import Callable
 
-from localpaged.chat.events import ChatEvent, ModelFailed, ModelLoading, ModelReady
+from localpaged.chat.events import (
+    ChatEvent,
+    ModelFailed,
+    ModelLoading,
+    ModelReady,
+    ModelUnloaded,
+)
 
 Subscriber = Callable[[tuple[ChatEvent, ...]], None]
 
@@ -16,22 +22,22 @@ log = logging.getLogger(__name__)
 class Publisher:
     """Calls every subscriber, on the calling thread and one batch after another. Any thread.
 
-    Invariant: who subscribes late learns at once how the model stands, however early it failed;
-    and a failure is the last that is told of it.
+    Invariant: who subscribes late learns at once how each model stands, however early it failed;
+    and a failure of the default one is the last that is told of any.
     """
 
     def __init__(self) -> None:
         self._subscribers: tuple[Subscriber, ...] = ()
-        self._model_state: ChatEvent | None = None
+        self._model_states: dict[str, ChatEvent] = {}
         # Held while subscribers are called: what two threads tell must reach all in one order.
         self._lock = threading.RLock()
 
     def subscribe(self, subscriber: Subscriber) -> None:
-        """Call `subscriber` with the model's state, then with every batch from now on."""
+        """Call `subscriber` with the models' states, then with every batch from now on."""
         with self._lock:
             self._subscribers = (*self._subscribers, subscriber)
-            if self._model_state is not None:
-                _call(subscriber, (self._model_state,))
+            if self._model_states:
+                _call(subscriber, tuple(self._model_states.values()))
 
     def publish(self, *events: ChatEvent) -> None:
         """Send a batch; an empty one is not sent."""
@@ -43,12 +49,15 @@ class Publisher:
                 _call(subscriber, told)
 
     def _is_news(self, event: ChatEvent) -> bool:
-        if not isinstance(event, (ModelLoading, ModelReady, ModelFailed)):
+        if not isinstance(event, (ModelLoading, ModelReady, ModelFailed, ModelUnloaded)):
             return True
-        if isinstance(self._model_state, ModelFailed):
+        if isinstance(self._model_states.get(""), ModelFailed):
             # The engine was still busy with a stage when the file turned out to be no model.
             return False
-        self._model_state = event
+        if event.model_name and isinstance(event, (ModelFailed, ModelUnloaded)):
+            self._model_states.pop(event.model_name, None)
+        else:
+            self._model_states[event.model_name] = event
         return True
 
 

@@ -19,8 +19,9 @@ from functools import partial
 from localpaged.chat.cache_report import to_json
 from localpaged.chat.cache_watch import CacheWatch
 from localpaged.chat.ending import Ending, ended_event, ended_row
-from localpaged.chat.events import ModelFailed, TurnCacheReport
+from localpaged.chat.events import ModelFailed, TurnCacheReport, TurnModelMissing
 from localpaged.chat.live import LiveTurn, LiveTurns
+from localpaged.chat.models import Models, opening_error
 from localpaged.chat.prompting import make_prompt
 from localpaged.chat.publisher import Publisher
 from localpaged.chat.thought import reader_of
@@ -33,7 +34,7 @@ from localpaged.engine.events import (
 )
 from localpaged.engine.params import Request
 from localpaged.engine.port import EnginePort
-from localpaged.errors import ChatError, EngineStopped, LocalPagedError, ModelError
+from localpaged.errors import ChatError, EngineStopped, LocalPagedError, ModelNotFound
 from localpaged.prompt import ChatModel
 from localpaged.store.rows import Turn, TurnStatus
 from localpaged.store.store import Store, new_id
@@ -57,13 +58,13 @@ class TurnRunner:
         *,
         store: Store,
         engine: EnginePort,
-        model: Future[ChatModel],
+        models: Models,
         live: LiveTurns,
         publisher: Publisher,
     ) -> None:
         self._store = store
         self._engine = engine
-        self._model = model
+        self._models = models
         self._live = live
         self._publisher = publisher
         self._cache_watch = CacheWatch(store)
@@ -75,9 +76,9 @@ class TurnRunner:
         self._thread = threading.Thread(target=self._run, name="chat-worker", daemon=True)
 
     def start(self) -> None:
-        """Start the worker and watch for the model."""
+        """Start the worker and watch for the default model."""
         self._thread.start()
-        self._model.add_done_callback(lambda _: self._inbox.put(self._model_known))
+        self._models.default.add_done_callback(lambda _: self._inbox.put(self._model_known))
 
     def begin(self, live: LiveTurn, saved: Future[None]) -> None:
         """Answer a turn when its chat's earlier ones are done and it is durable."""
@@ -96,7 +97,7 @@ class TurnRunner:
         self._inbox.put(self._stop_all)
 
     def engine_ready(self, event: ReadyEvent) -> None:
-        """The model is loaded."""
+        """A model is loaded."""
         self._inbox.put(partial(self._cache_watch.engine_ready, event))
 
     def prompt_found(self, live: LiveTurn, event: PrefillEvent) -> None:
@@ -140,7 +141,7 @@ class TurnRunner:
 
     def _model_known(self) -> None:
         self._is_model_known = True
-        error = _model_error(self._model)
+        error = opening_error(self._models.default)
         if error is not None:
             self._fail_all(error)
             return
@@ -163,7 +164,8 @@ class TurnRunner:
                 self._stop(live)
 
     def _explain(self, live: LiveTurn, event: PrefillEvent) -> None:
-        report = self._cache_watch.explain(live, event, self._model.result())
+        assert live.model is not None, "a turn without a model was read"
+        report = self._cache_watch.explain(live, event, live.model)
         live.cache_report = to_json(report)
         self._publisher.publish(TurnCacheReport(live.turn.chat_id, live.turn.id, report))
 
@@ -214,7 +216,9 @@ class TurnRunner:
             self._end(live, Ending(TurnStatus.ERROR, error=self._failure))
         elif live.is_durable and self._is_model_known:
             try:
-                self._submit(live, self._model.result())
+                model = self._model_of(live)
+                if model is not None:
+                    self._submit(live, model)
             except LocalPagedError as error:
                 self._end(live, Ending(TurnStatus.ERROR, error=error))
             except Exception as error:
@@ -222,14 +226,38 @@ class TurnRunner:
                 failure = ChatError(f"The prompt could not be made: {error}.", hint="See the log.")
                 self._end(live, Ending(TurnStatus.ERROR, error=failure))
 
+    def _model_of(self, live: LiveTurn) -> ChatModel | None:
+        """Return the model that answers a turn; None while it is being opened."""
+        chat_id = live.turn.chat_id
+        chosen = self._store.chat(chat_id).model
+        try:
+            if live.opening is None:
+                live.opening = self._models.find(chosen)
+                if not live.opening.done():
+                    live.opening.add_done_callback(
+                        lambda _: self._inbox.put(partial(self._advance, chat_id))
+                    )
+            if not live.opening.done():
+                return None
+            if (error := opening_error(live.opening)) is not None:
+                raise error
+            return live.opening.result()
+        except ModelNotFound:
+            default = self._models.default.result()
+            self._publisher.publish(
+                TurnModelMissing(chat_id, live.turn.id, chosen=chosen, default=default.name)
+            )
+            return default
+
     def _submit(self, live: LiveTurn, model: ChatModel) -> None:
         chat_id = live.turn.chat_id
         placed = place_question(live.turn, chat_tip=self._tip(live.turn))
         is_continued = bool(placed.turn.partial_text)
+        live.model = model
         live.turn = replace(placed.turn, model=model.name)
         if not is_continued:
             live.turn = replace(live.turn, model_fingerprint=model.fingerprint, token_ids=None)
-        advance = change_chat(chat_id, tip_hash=live.turn.parent_hash, model=model.name)
+        advance = change_chat(chat_id, tip_hash=live.turn.parent_hash)
         self._store.submit(
             Write(messages=placed.messages, chat_changes=(advance,), turns=(live.turn,))
         )
@@ -250,6 +278,7 @@ class TurnRunner:
             live.sampling,
             chat_id=chat_id,
             is_foreground=live.is_foreground,
+            model=self._models.engine_name(model),
             is_continuation=is_continued,
         )
         self._live.add_request(request.id, live)
@@ -291,12 +320,3 @@ class TurnRunner:
 
 def _is_engine_gone(event: FinishEvent | FailEvent) -> bool:
     return isinstance(event, FailEvent) and isinstance(event.error, EngineStopped)
-
-
-def _model_error(model: Future[ChatModel]) -> LocalPagedError | None:
-    if model.cancelled():
-        return ModelError("The model was not loaded.")
-    error = model.exception()
-    if error is None or isinstance(error, LocalPagedError):
-        return error
-    return ModelError(f"The model could not be loaded: {error}.", hint="See the log file.")

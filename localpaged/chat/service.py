@@ -18,6 +18,7 @@ from localpaged.chat.chat_options import (
 from localpaged.chat.events import SavingFailed, SavingRecovered
 from localpaged.chat.feed import EngineFeed
 from localpaged.chat.live import LiveTurn, LiveTurns
+from localpaged.chat.models import ModelChoice, Models, ModelShelf
 from localpaged.chat.publisher import Publisher, Subscriber
 from localpaged.chat.runner import TurnRunner
 from localpaged.chat.sampling import to_options, with_seed
@@ -48,19 +49,29 @@ class ChatService:
         store: Store,
         engine: EnginePort,
         model: Future[ChatModel],
+        shelf: ModelShelf | None = None,
         sampling: SamplingParams | None = None,
     ) -> None:
-        """`sampling` is what chats begin with."""
+        """`sampling` is what chats begin with, `model` what answers those that chose none."""
         self.default_sampling = sampling or SamplingParams()
         self._store = store
         self._engine = engine
         self._publisher = Publisher()
         self._live = LiveTurns()
+        self._models = Models(engine=engine, default=model, shelf=shelf)
         self._runner = TurnRunner(
-            store=store, engine=engine, model=model, live=self._live, publisher=self._publisher
+            store=store,
+            engine=engine,
+            models=self._models,
+            live=self._live,
+            publisher=self._publisher,
         )
         feed = EngineFeed(
-            live=self._live, writer=store.writer, publisher=self._publisher, ends=self._runner
+            live=self._live,
+            models=self._models,
+            writer=store.writer,
+            publisher=self._publisher,
+            ends=self._runner,
         )
         # What a chat is asked is decided by one caller at a time, so that order is what it seems.
         self._intake = threading.Lock()
@@ -245,9 +256,23 @@ class ChatService:
         """Tell the engine which chat the user looks at: it is served before the others."""
         self._engine.focus(chat_id)
 
-    def snapshot(self) -> EngineSnapshot:
-        """The engine's latest picture."""
-        return self._engine.snapshot()
+    def snapshot(self, model: str = "") -> EngineSnapshot:
+        """The engine's latest picture of a model, "" being the default; empty if not loaded."""
+        return self._engine.snapshot("" if model == self._models.default_name else model)
+
+    # models
+
+    def models(self) -> Sequence[ModelChoice]:
+        """What can answer, the default first; a look into a folder. Raises ModelError."""
+        return self._models.choices()
+
+    def load_model(self, choice: str) -> None:
+        """Load a model before it is needed; events tell how it goes. Raises ModelNotFound."""
+        self._models.load(choice)
+
+    def unload_model(self, name: str) -> None:
+        """Let a further model and its memory go; its answers fail. Raises ChatError."""
+        self._models.unload(name)
 
     def close(self) -> None:
         """Stop every answer, save everything, end the threads. A second call does nothing."""

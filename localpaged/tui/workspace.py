@@ -12,10 +12,12 @@ from localpaged.chat.events import (
     ModelFailed,
     ModelLoading,
     ModelReady,
+    ModelUnloaded,
     SavingFailed,
     SavingRecovered,
     TurnCacheReport,
     TurnEnded,
+    TurnModelMissing,
     TurnPrefill,
     TurnText,
 )
@@ -32,12 +34,32 @@ SCANNED_CHATS = 40
 
 @dataclass(slots=True)
 class EngineStatus:
-    """Where the model stands: loading (`stage`), ready or failed; and whether history is saved."""
+    """Where the model stands: loading (`stage`), ready or failed; and whether history is saved.
+
+    `stage`, `ready` and `failure` are of the default model. Of the further ones, by name, `stages`
+    has those that load and `readies` those that answer.
+    """
 
     stage: LoadEvent | None = None
     ready: ReadyEvent | None = None
     failure: LocalPagedError | None = None
     saving_failure: LocalPagedError | None = None
+    stages: dict[str, LoadEvent] = field(default_factory=dict)
+    readies: dict[str, ReadyEvent] = field(default_factory=dict)
+
+    def ready_of(self, model_name: str) -> ReadyEvent | None:
+        """What is known of a loaded model; of the default one when no other has that name."""
+        return self.readies.get(model_name, self.ready)
+
+    def take_further(self, event: ModelLoading | ModelReady | ModelFailed | ModelUnloaded) -> None:
+        """Apply an event of a model that is not the default one."""
+        self.stages.pop(event.model_name, None)
+        if isinstance(event, ModelLoading):
+            self.stages[event.model_name] = event.event
+        elif isinstance(event, ModelReady):
+            self.readies[event.model_name] = event.event
+        else:
+            self.readies.pop(event.model_name, None)
 
 
 @dataclass(slots=True)
@@ -46,6 +68,7 @@ class Changes:
 
     chat_ids: set[str] = field(default_factory=set)
     to_resume: list[SessionModel] = field(default_factory=list)
+    missing: list[TurnModelMissing] = field(default_factory=list)
     has_ended: bool = False
     is_engine: bool = False
 
@@ -200,6 +223,8 @@ class Workspace:
         for event in events:
             if isinstance(event, TurnPrefill | TurnText | TurnEnded):
                 self._take_turn(event, changes)
+            elif isinstance(event, TurnModelMissing):
+                changes.missing.append(event)
             elif not isinstance(event, TurnCacheReport):
                 self._take_engine(event)
                 changes.is_engine = True
@@ -222,6 +247,10 @@ class Workspace:
     def _take_engine(self, event: ChatEvent) -> None:
         engine = self.engine
         match event:
+            case ModelUnloaded():
+                engine.take_further(event)
+            case ModelLoading() | ModelReady() | ModelFailed() if event.model_name:
+                engine.take_further(event)
             case ModelLoading():
                 engine.stage = event.event
             case ModelReady():

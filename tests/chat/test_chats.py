@@ -28,7 +28,7 @@ def test_chats_are_listed_latest_used_first_and_survive_a_restart(database_path:
     service, _, _ = make_service(database_path)
     latest = service.latest_chat()
     assert latest is not None
-    assert (latest.id, latest.title, latest.model) == (first.id, "first", "fake-model")
+    assert (latest.id, latest.title, latest.model) == (first.id, "first", "")
     service.close()
 
 

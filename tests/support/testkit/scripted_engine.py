@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from localpaged.engine.events import (
@@ -20,11 +20,13 @@ from localpaged.engine.events import (
     TokenEvent,
     Usage,
 )
-from localpaged.engine.params import BLOCK_SIZE_TOKENS, Request, RequestId
-from localpaged.engine.snapshot import EngineSnapshot, SequenceView
-from localpaged.errors import EngineStopped, LocalPagedError, PromptTooLong
+from localpaged.engine.params import Request, RequestId
+from localpaged.engine.snapshot import EngineSnapshot
+from localpaged.errors import EngineStopped, LocalPagedError, ModelNotFound, PromptTooLong
 from testkit.fake_model import piece_id
 from testkit.scripted_memory import ScriptedMemory
+from testkit.scripted_models import ScriptedModels
+from testkit.scripted_parts import Running, Totals, num_blocks, view
 
 if TYPE_CHECKING:
     from localpaged.engine.port import Listener
@@ -54,37 +56,6 @@ class Answer:
 Script = Callable[[Request], Answer | Sequence[str]]
 
 
-@dataclass(slots=True)
-class _Running:
-    request: Request
-    answer: Answer
-    submitted_at: float
-    cached_tokens: int = 0
-    computed_tokens: int = 0
-    sent: int = 0
-    sent_ids: list[int] = field(default_factory=list)
-    first_token_at: float = 0.0
-    last_token_at: float = 0.0
-
-    @property
-    def num_tokens(self) -> int:
-        return len(self.request.prompt_ids) + self.sent
-
-    @property
-    def is_prefilled(self) -> bool:
-        return self.computed_tokens >= len(self.request.prompt_ids)
-
-
-@dataclass(slots=True)
-class _Totals:
-    steps: int = 0
-    prompt_tokens: int = 0
-    cached_prompt_tokens: int = 0
-    generated_tokens: int = 0
-    residue_blocks: int = 0
-    sequences_by_chat: dict[str, list[tuple[int, ...]]] = field(default_factory=dict)
-
-
 class ScriptedEngine(ScriptedMemory):
     """Implements EnginePort. Driven by `load()` and `step()`, or by a thread after `start()`.
 
@@ -109,19 +80,20 @@ class ScriptedEngine(ScriptedMemory):
         self._script = script
         self._ready = ready or ReadyEvent("fake-model", "cpu", "float32", 8_192, 0.1)
         self._load_stages = load_stages
+        self.further = ScriptedModels(load_stages, self._ready)
         self._load_error = load_error
         self._prefill_tokens_per_step = prefill_tokens_per_step
         self._total_blocks = total_blocks
         self._listeners: list[Listener] = []
-        self._open: dict[RequestId, _Running] = {}
+        self._open: dict[RequestId, Running] = {}
         self._refused: list[FailEvent] = []
-        self._totals = _Totals()
+        self._totals = Totals()
         self._is_loaded = False
         self._is_closed = False
         self._failure: LocalPagedError | None = None
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
-        self._snapshot = self._picture()
+        self._snapshots = {"": self._picture()}
 
     # EnginePort
 
@@ -135,7 +107,7 @@ class ScriptedEngine(ScriptedMemory):
             refusal = self._refusal(request)
             if refusal is None:
                 answer = self._answer(request)
-                self._open[request.id] = _Running(request, answer, self._now())
+                self._open[request.id] = Running(request, answer, self._now())
             else:
                 self._refused.append(FailEvent(request.id, refusal))
             self.submitted.append(request)
@@ -151,9 +123,15 @@ class ScriptedEngine(ScriptedMemory):
         """Serve this chat before others from now on; a script serves all alike."""
         self.focused.append(chat_id)
 
-    def snapshot(self) -> EngineSnapshot:
-        """Return the latest picture."""
-        return self._snapshot
+    def unload(self, name: str) -> None:
+        """Let a further model go at the next step."""
+        with self._changed:
+            self.further.drop(name)
+            self._changed.notify_all()
+
+    def snapshot(self, model: str = "") -> EngineSnapshot:
+        """Return the latest picture of a model."""
+        return self._snapshots.get(model) or EngineSnapshot()
 
     def why_stopped(self) -> LocalPagedError | None:
         """Return why there is no engine any more; None while there is one."""
@@ -175,8 +153,16 @@ class ScriptedEngine(ScriptedMemory):
 
     # driving it
 
-    def load(self) -> None:
-        """Send the stages of loading, then ReadyEvent, or `load_error`'s end of the engine."""
+    def load(self, name: str = "") -> None:
+        """Send the stages of loading, then ReadyEvent, or `load_error`'s end of the engine.
+
+        A further model, as EnginePort has it, is loaded at the next step.
+        """
+        if name:
+            with self._changed:
+                self.further.ask(name)
+                self._changed.notify_all()
+            return
         for stage in self._load_stages:
             self._emit([stage])
         if self._load_error is not None:
@@ -194,9 +180,11 @@ class ScriptedEngine(ScriptedMemory):
             events += self._cancel_asked()
             if self._is_loaded and self._failure is None:
                 self._totals.steps += 1
+                events += self._step_models()
                 for running in self._running():
-                    events += self._advance(running)
-            self._snapshot = self._picture()
+                    if self._is_ready(running):
+                        events += self._advance(running)
+            self._snapshots = self._pictures()
         self._emit(events)
         return bool(events)
 
@@ -218,7 +206,7 @@ class ScriptedEngine(ScriptedMemory):
             self._failure = error
             events: list[Event] = [FailEvent(r.request.id, error) for r in self._running()]
             self._open.clear()
-            self._snapshot = self._picture()
+            self._snapshots = self._pictures()
         self._emit([*events, EngineFailedEvent(error)])
 
     def start(self, *, tokens_per_s: float = 60.0, load_s: float = 0.0) -> None:
@@ -253,9 +241,22 @@ class ScriptedEngine(ScriptedMemory):
             self.step()
 
     def _has_work(self) -> bool:
-        return bool(self._open or self._refused)
+        has_begun = any(self._is_ready(running) for running in self._running())
+        is_cancelled = any(request_id in self._open for request_id in self.cancelled)
+        return has_begun or is_cancelled or bool(self._refused) or self.further.has_work
 
-    def _running(self) -> list[_Running]:
+    def _is_ready(self, running: Running) -> bool:
+        return not running.request.model or running.request.model in self.further.loaded
+
+    def _step_models(self) -> list[Event]:
+        events, failed = self.further.step()
+        for running in self._running():
+            if (error := failed.get(running.request.model)) is not None:
+                del self._open[running.request.id]
+                events.append(FailEvent(running.request.id, error))
+        return events
+
+    def _running(self) -> list[Running]:
         return list(self._open.values())
 
     def _now(self) -> float:
@@ -265,6 +266,8 @@ class ScriptedEngine(ScriptedMemory):
     def _refusal(self, request: Request) -> LocalPagedError | None:
         if (stopped := self.why_stopped()) is not None:
             return stopped
+        if not self.further.is_known(request.model):
+            return ModelNotFound(f"{request.model} is not loaded.")
         limit = self._ready.context_length
         if len(request.prompt_ids) >= limit:
             return PromptTooLong(
@@ -284,17 +287,17 @@ class ScriptedEngine(ScriptedMemory):
         asked = [self._open[i] for i in dict.fromkeys(self.cancelled) if i in self._open]
         return [self._finish(running, FinishReason.CANCELLED) for running in asked]
 
-    def _advance(self, running: _Running) -> list[Event]:
+    def _advance(self, running: Running) -> list[Event]:
         if not running.is_prefilled:
             return [self._prefill(running)]
         if running.sent < len(running.answer.pieces):
             return self._decode(running)
         return [self._end(running)]
 
-    def _prefill(self, running: _Running) -> PrefillEvent:
+    def _prefill(self, running: Running) -> PrefillEvent:
         prompt = running.request.prompt_ids
         if running.computed_tokens == 0:
-            running.cached_tokens = self._cached_tokens(running.request)
+            running.cached_tokens = self._totals.cached_tokens(running.request)
             running.computed_tokens = running.cached_tokens
             self._totals.prompt_tokens += len(prompt)
             self._totals.cached_prompt_tokens += running.cached_tokens
@@ -305,7 +308,7 @@ class ScriptedEngine(ScriptedMemory):
             running.request.id, running.cached_tokens, running.computed_tokens, len(prompt)
         )
 
-    def _decode(self, running: _Running) -> list[Event]:
+    def _decode(self, running: Running) -> list[Event]:
         piece = running.answer.pieces[running.sent]
         running.sent += 1
         running.last_token_at = self._now()
@@ -322,19 +325,19 @@ class ScriptedEngine(ScriptedMemory):
             events.append(self._end(running))
         return events
 
-    def _end(self, running: _Running) -> FinishEvent | FailEvent:
+    def _end(self, running: Running) -> FinishEvent | FailEvent:
         if running.answer.error is None:
             return self._finish(running, running.answer.reason)
         del self._open[running.request.id]
         return FailEvent(running.request.id, running.answer.error)
 
-    def _finish(self, running: _Running, reason: FinishReason) -> FinishEvent:
+    def _finish(self, running: Running, reason: FinishReason) -> FinishEvent:
         request = running.request
         del self._open[request.id]
-        known = self._totals.sequences_by_chat.setdefault(request.chat_id, [])
-        known.append((*request.prompt_ids, *running.sent_ids))
-        self.remember(request.chat_id, known[-1])
-        self._totals.residue_blocks += _blocks(running.num_tokens)
+        ids = (*request.prompt_ids, *running.sent_ids)
+        self._totals.keep(request, ids)
+        self.remember(request.chat_id, ids)
+        self._totals.residue_blocks += num_blocks(running.num_tokens)
         usage = Usage(
             prompt_tokens=len(request.prompt_ids),
             cached_tokens=running.cached_tokens,
@@ -344,25 +347,23 @@ class ScriptedEngine(ScriptedMemory):
         )
         return FinishEvent(request.id, reason, usage)
 
-    def _cached_tokens(self, request: Request) -> int:
-        known = self._totals.sequences_by_chat.get(request.chat_id, ())
-        common = max((_num_common(request.prompt_ids[:-1], ids) for ids in known), default=0)
-        return common - common % BLOCK_SIZE_TOKENS
+    def _pictures(self) -> dict[str, EngineSnapshot]:
+        return {name: self._picture(name) for name in ("", *self.further.loaded)}
 
-    def _picture(self) -> EngineSnapshot:
-        running = self._running()
-        held = min(self._total_blocks, sum(_blocks(r.num_tokens) for r in running))
+    def _picture(self, model: str = "") -> EngineSnapshot:
+        running = [r for r in self._running() if r.request.model == model]
+        held = min(self._total_blocks, sum(num_blocks(r.num_tokens) for r in running))
         cached = min(self._total_blocks - held, self._totals.residue_blocks)
         totals = self._totals
         return EngineSnapshot(
-            model_name=self._ready.model_name,
+            model_name=model or self._ready.model_name,
             device=self._ready.device,
             block_bytes=360 * 1024,
             total_blocks=self._total_blocks,
             held_blocks=held,
             cached_blocks=cached,
             free_blocks=self._total_blocks - held - cached,
-            sequences=tuple(_view(r, is_loaded=self._is_loaded) for r in running),
+            sequences=tuple(view(r, is_loaded=self._is_loaded) for r in running),
             steps=totals.steps,
             prompt_tokens=totals.prompt_tokens,
             cached_prompt_tokens=totals.cached_prompt_tokens,
@@ -375,27 +376,3 @@ class ScriptedEngine(ScriptedMemory):
         if events:
             for listener in self._listeners:
                 listener(tuple(events))
-
-
-def _view(running: _Running, *, is_loaded: bool) -> SequenceView:
-    state = "decode" if running.is_prefilled else "prefill" if is_loaded else "waiting"
-    shared_blocks = running.cached_tokens // BLOCK_SIZE_TOKENS
-    return SequenceView(
-        request_id=running.request.id,
-        chat_id=running.request.chat_id,
-        state=state,
-        queue_position=0 if state == "waiting" else None,
-        num_tokens=running.num_tokens,
-        num_computed=running.computed_tokens + max(0, running.sent - 1),
-        shared_blocks=shared_blocks,
-        own_blocks=_blocks(running.num_tokens) - shared_blocks,
-    )
-
-
-def _blocks(num_tokens: int) -> int:
-    return -(-num_tokens // BLOCK_SIZE_TOKENS)
-
-
-def _num_common(left: Sequence[int], right: Sequence[int]) -> int:
-    pairs = enumerate(zip(left, right, strict=False))
-    return next((i for i, (a, b) in pairs if a != b), min(len(left), len(right)))
