@@ -26,6 +26,8 @@ class Glyphs:
     stopped: str
     ellipsis: str
     dot: str
+    folded: str
+    unfolded: str
 
 
 UNICODE = Glyphs(
@@ -46,6 +48,8 @@ UNICODE = Glyphs(
     stopped="■",
     ellipsis="…",
     dot="·",
+    folded="▸",
+    unfolded="▾",
 )
 
 ASCII = Glyphs(
@@ -66,4 +70,6 @@ ASCII = Glyphs(
     stopped="x",
     ellipsis="...",
     dot="|",
+    folded="+",
+    unfolded="-",
 )

@@ -72,12 +72,15 @@ ACTIONS = (
     Action("undo", "Bring a deleted chat back", CHATS, "^Z", slash="undo"),
     Action("stop", "Stop the answer, keep its text", ANSWERS, "Esc", "escape", "stop", "stop"),
     Action("resume", "Continue a stopped answer", ANSWERS, "F5", "f5", "continue"),
+    Action("thoughts", "Unfold or fold reasoning", ANSWERS, "^T", "ctrl+t", "thoughts"),
+    Action("copy_all", "Copy the answer with its reasoning", ANSWERS, "", slash="copy-all"),
     Action("newest", "Newest line", ANSWERS, "^End", "ctrl+end", "end"),
     Action("pages", "Scroll", ANSWERS, "PgUp PgDn"),
     Action("open", "Open the chat", IN_LIST, "Enter", footer="open"),
     Action("rename", "Rename the chat", IN_LIST, "r", slash="rename", footer="rename"),
     Action("delete", "Delete the chat", IN_LIST, "d", slash="delete", footer="delete"),
     Action("messages", "Message by message", IN_TRANSCRIPT, "j k", footer="messages"),
+    Action("fold", "Unfold or fold the message", IN_TRANSCRIPT, "Space"),
     Action("copy", "Copy the answer", IN_TRANSCRIPT, "y", slash="copy", footer="copy"),
     Action(
         "copy_code", "Copy the last code block", IN_TRANSCRIPT, "Y", slash="code", footer="code"

@@ -19,26 +19,45 @@ def preferences_file() -> Path:
 
 def saved_theme() -> str:
     """The name of the theme that was chosen last; empty when there is none or it is damaged."""
-    try:
-        with preferences_file().open("rb") as file:
-            saved = json.loads(file.read(MAX_BYTES))
-    except (OSError, ValueError, RecursionError):
-        # a look is not worth a message, and the next choice writes the file anew
-        return ""
-    theme = saved.get("theme") if isinstance(saved, dict) else None
+    theme = _saved().get("theme")
     return theme if isinstance(theme, str) else ""
 
 
 def save_theme(theme: str) -> None:
     """Remember a theme. Raises OSError."""
+    _save("theme", theme)
+
+
+def shows_thoughts() -> bool:
+    """Whether reasoning that is over stays unfolded."""
+    return _saved().get("thoughts") is True
+
+
+def save_shows_thoughts(is_shown: bool) -> None:
+    """Remember whether reasoning stays unfolded. Raises OSError."""
+    _save("thoughts", is_shown)
+
+
+def _saved() -> dict[str, object]:
+    try:
+        with preferences_file().open("rb") as file:
+            saved = json.loads(file.read(MAX_BYTES))
+    except (OSError, ValueError, RecursionError):
+        # a look is not worth a message, and the next choice writes the file anew
+        return {}
+    return saved if isinstance(saved, dict) else {}
+
+
+def _save(name: str, value: str | bool) -> None:
     path = preferences_file()
+    choices = {**_saved(), name: value}
     paths.ensure_private_dir(path.parent)
     # a file of another name takes the place of the old one whole, or not at all
     written = path.with_name(f"{path.name}.{os.getpid()}")
     try:
         descriptor = os.open(written, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, PRIVATE)
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            json.dump({"theme": theme}, file)
+            json.dump(choices, file)
         written.replace(path)
     finally:
         written.unlink(missing_ok=True)

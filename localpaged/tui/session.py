@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from localpaged.chat.events import TurnEnded, TurnPrefill, TurnText
+from localpaged.chat.thought import Thought, answer_of, from_json
 from localpaged.engine.events import FinishReason, Usage
 from localpaged.store.rows import Chat, Exchange, Turn, TurnStatus
 
@@ -61,6 +62,7 @@ class Answer:
     is_stopping: bool = False
     # continue as soon as it has stopped
     is_resume_asked: bool = False
+    thought: Thought | None = None
 
     @property
     def status(self) -> TurnStatus:
@@ -71,6 +73,11 @@ class Answer:
     def is_open(self) -> bool:
         """Whether it may still grow."""
         return self.turn.status.is_open
+
+    @property
+    def body(self) -> str:
+        """The text without its reasoning; all of it where nothing but reasoning was written."""
+        return answer_of(self.text, self.thought) or self.text
 
     @property
     def can_continue(self) -> bool:
@@ -193,7 +200,9 @@ class SessionModel:
         text = turn.partial_text or answer.text
         tokens = turn.completion_tokens or 0
         position = self.entries.index(answer)
-        self.entries[position] = Answer(turn, text, tokens, first_token_count=tokens)
+        self.entries[position] = Answer(
+            turn, text, tokens, first_token_count=tokens, thought=answer.thought
+        )
 
     def answer(self, turn_id: str) -> Answer | None:
         """The answer that `turn_id` made, looked for from the end."""
@@ -214,6 +223,7 @@ class SessionModel:
             # what a transcript read in between already had is not taken twice
             answer.text += event.text[max(0, len(answer.text) - event.offset) :]
             answer.token_count = event.token_count
+            answer.thought = event.thought
             answer.turn = replace(answer.turn, status=TurnStatus.STREAMING)
             if answer.first_text_at is None:
                 answer.first_text_at = now_s
@@ -226,6 +236,7 @@ def _end(answer: Answer, event: TurnEnded) -> None:
     answer.turn = replace(answer.turn, status=event.status)
     answer.usage = event.usage or answer.usage
     answer.finish_reason = event.finish_reason
+    answer.thought = event.thought
     if event.usage is not None:
         answer.token_count = event.usage.completion_tokens
     if event.error is not None:
@@ -238,6 +249,8 @@ def _entry(exchange: Exchange) -> Entry | None:
         text = message.text if message is not None else turn.partial_text
         answer = Answer(turn, text, token_count=turn.completion_tokens or 0, usage=_usage(turn))
         answer.error = turn.error or ""
+        thought = from_json(turn.thought)
+        answer.thought = None if thought is None else thought.clipped(len(text))
         if turn.finish_reason in set(FinishReason):
             answer.finish_reason = FinishReason(turn.finish_reason)
         return answer

@@ -10,6 +10,7 @@ from localpaged.tui.commands.base import CommandGroup
 from localpaged.tui.commands.chats import ChatCommands
 from localpaged.tui.keys import key_of
 from localpaged.tui.markdown.blocks import code_blocks
+from localpaged.tui.preferences import save_shows_thoughts
 from localpaged.tui.screens.confirm import ConfirmScreen
 
 if TYPE_CHECKING:
@@ -69,12 +70,29 @@ class AnswerCommands(CommandGroup):
         if answer is None or not answer.text:
             self._app.tell("There is no answer to copy yet.")
             return
-        self._app.copy_text(answer.text, "answer")
+        self._app.copy_text(answer.body, "answer")
+
+    def copy_with_reasoning(self) -> None:
+        """Copy the newest answer with what was thought before it, marks included."""
+        answer = self._workspace.current.last_answer
+        if answer is None or not answer.text:
+            self._app.tell("There is no answer to copy yet.")
+            return
+        has_thought = answer.thought is not None
+        self._app.copy_text(answer.text, "answer and its reasoning" if has_thought else "answer")
+
+    def toggle_thoughts(self) -> None:
+        """Unfold or fold all reasoning; the choice is there again at the next start."""
+        self._transcript.toggle_thoughts(self._screen.moment)
+        try:
+            save_shows_thoughts(self._transcript.folds.is_shown)
+        except OSError as error:
+            self._app.tell(f"The choice is not remembered: {error.strerror}.", is_error=True)
 
     def copy_code(self) -> None:
         """Copy the newest answer's last code block, without its fences."""
         answer = self._workspace.current.last_answer
-        blocks = code_blocks(answer.text) if answer is not None else []
+        blocks = code_blocks(answer.body) if answer is not None else []
         if not blocks:
             self._app.tell("There is no code block to copy.")
             return

@@ -49,6 +49,8 @@ class Commands(CommandGroup):
             "resume": answers.resume,
             "copy": answers.copy_answer,
             "copy_code": answers.copy_code,
+            "thoughts": answers.toggle_thoughts,
+            "copy_all": answers.copy_with_reasoning,
             "newest": self._transcript.follow,
             "palette": self.palette,
             "help": self.show_help,

@@ -10,6 +10,7 @@ from localpaged.tui.markdown.line import BLANK, Line
 from localpaged.tui.session import Answer, Entry, SessionModel
 from localpaged.tui.transcript.cells import AnswerCell, Cell, EarlierCell, IntroCell, QuestionCell
 from localpaged.tui.transcript.status import Moment
+from localpaged.tui.transcript.thought_fold import Folds
 
 WINDOW_MESSAGES = 60
 WINDOW_LINES = 1_500
@@ -23,8 +24,13 @@ class Document:
     `session.entries[first_entry:]`, with a row for the rest above them if there is a rest.
     """
 
-    def __init__(self, session: SessionModel, glyphs: Glyphs, width: int) -> None:
+    def __init__(
+        self, session: SessionModel, glyphs: Glyphs, width: int, folds: Folds | None = None
+    ) -> None:
+        """`folds` has the user's choice on reasoning; without it thoughts that are over fold."""
         self.session = session
+        self._folds = folds or Folds()
+        self._folds_version = self._folds.version
         self._glyphs = glyphs
         self._width = width
         self._cells: list[Cell] = []
@@ -76,6 +82,8 @@ class Document:
             self._cells = []
             self._load(WINDOW_MESSAGES, WINDOW_LINES)
             return 0
+        if self._folds_version != self._folds.version:
+            return self._refold(moment)
         first = self._update_open(moment)
         known = self.first_entry + len(self._cells) - self._num_extra
         if known < len(self.session.entries):
@@ -107,6 +115,21 @@ class Document:
             cell.toggle_fold(self._width)
             self._measure()
 
+    def toggle_thought(self, index: int) -> bool:
+        """Unfold or fold an answer's reasoning; False when it has none."""
+        cell = self._cells[index]
+        has_thought = isinstance(cell, AnswerCell) and cell.toggle_thought()
+        self._measure()
+        return has_thought
+
+    def _refold(self, moment: Moment) -> int:
+        self._folds_version = self._folds.version
+        for cell in self._cells:
+            if isinstance(cell, AnswerCell):
+                cell.refold()
+        self.update(moment)
+        return 0
+
     @property
     def _num_extra(self) -> int:
         return int(bool(self._cells) and isinstance(self._cells[0], EarlierCell))
@@ -121,7 +144,9 @@ class Document:
                 if cell.answer is entry and cell.is_finished:
                     break
                 if cell.answer is not entry:
-                    cell = self._cells[index] = AnswerCell(entry, self._glyphs, self._width)
+                    cell = self._cells[index] = AnswerCell(
+                        entry, self._glyphs, self._width, self._folds
+                    )
                     cell.refresh_status(moment)
                     first = min(first, self._start(index))
                 else:
@@ -158,7 +183,7 @@ class Document:
 
     def _cell(self, entry: Entry) -> Cell:
         if isinstance(entry, Answer):
-            return AnswerCell(entry, self._glyphs, self._width)
+            return AnswerCell(entry, self._glyphs, self._width, self._folds)
         return QuestionCell(entry, self._glyphs, self._width)
 
     def _start(self, index: int) -> int:

@@ -9,10 +9,12 @@ from textual.message import Message
 
 from localpaged.tui.markdown.blocks import code_blocks
 from localpaged.tui.paint import HREF
+from localpaged.tui.preferences import shows_thoughts
 from localpaged.tui.session import SessionModel
 from localpaged.tui.transcript.cells import AnswerCell, Cell, EarlierCell, QuestionCell
 from localpaged.tui.transcript.document import Document
 from localpaged.tui.transcript.status import Moment
+from localpaged.tui.transcript.thought_fold import Folds
 from localpaged.tui.widgets.document_view import DocumentView, Place
 
 if TYPE_CHECKING:
@@ -36,6 +38,7 @@ class Transcript(DocumentView):
         Binding("G", "follow", "Newest", show=False),
         Binding("y", "copy_message", "Copy message", show=False),
         Binding("Y", "copy_code", "Copy code block", show=False),
+        Binding("space", "toggle_fold", "Unfold or fold", show=False),
         Binding("enter,i", "leave", "Back to the prompt", show=False),
     ]
 
@@ -65,6 +68,7 @@ class Transcript(DocumentView):
         id: str | None = None,  # noqa: A002
     ) -> None:
         super().__init__(glyphs, width=width, id=id)
+        self.folds = Folds(is_shown=shows_thoughts())
         self._places: dict[SessionModel, Place] = {}
         self._code_turn = 0
 
@@ -72,7 +76,7 @@ class Transcript(DocumentView):
         """Show another session, where it was left; a new one at its end."""
         place = self._places.pop(session, None)
         if place is None:
-            place = Place(Document(session, self._glyphs, self.column))
+            place = Place(Document(session, self._glyphs, self.column, self.folds))
         self._places[session] = place
         while len(self._places) > KEPT_PLACES:
             del self._places[next(iter(self._places))]
@@ -99,6 +103,35 @@ class Transcript(DocumentView):
             self.load_earlier()
         elif isinstance(cell, QuestionCell) and y == self.document.lines_of(index)[-1]:
             self.document.toggle_fold(index)
+            self.redraw()
+        elif isinstance(cell, AnswerCell) and cell.has_thought_at(
+            y - self.document.lines_of(index).start
+        ):
+            self._toggle_thought(index)
+
+    def toggle_thoughts(self, moment: Moment) -> None:
+        """Unfold or fold the reasoning of all answers; what is in view stays."""
+        self.folds.toggle()
+        anchor = None if self.is_following else self._anchor()
+        self.document.update(moment)
+        self.redraw()
+        if anchor is not None:
+            self.put(self._line_of(*anchor))
+
+    def action_toggle_fold(self) -> None:
+        """Unfold or fold the message at the cursor, else the newest answer's reasoning."""
+        cell = self._chosen_cell()
+        if cell is None:
+            return
+        index = self.document.cells.index(cell)
+        if isinstance(cell, QuestionCell):
+            self.document.toggle_fold(index)
+            self.redraw()
+        else:
+            self._toggle_thought(index)
+
+    def _toggle_thought(self, index: int) -> None:
+        if self.document.toggle_thought(index):
             self.redraw()
 
     def action_follow(self) -> None:
