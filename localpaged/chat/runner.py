@@ -80,9 +80,12 @@ class TurnRunner:
         self._thread.start()
         self._models.default.add_done_callback(lambda _: self._inbox.put(self._model_known))
 
-    def begin(self, live: LiveTurn, saved: Future[None]) -> None:
-        """Answer a turn when its chat's earlier ones are done and it is durable."""
-        self._inbox.put(partial(self._enqueue, live))
+    def begin(self, live: LiveTurn, saved: Future[None], *, is_next: bool = False) -> None:
+        """Answer a turn when its chat's earlier ones are done and it is durable.
+
+        With `is_next` only the first of them, the others come after it.
+        """
+        self._inbox.put(partial(self._enqueue, live, is_next=is_next))
         saved.add_done_callback(lambda done: self._inbox.put(partial(self._saved, live, done)))
 
     def stop(self, live: LiveTurn) -> None:
@@ -128,8 +131,9 @@ class TurnRunner:
                 # The worker serves all chats: what goes wrong in one must not silence the others.
                 log.exception("a command of the chat worker failed")
 
-    def _enqueue(self, live: LiveTurn) -> None:
-        self._queues.setdefault(live.turn.chat_id, deque()).append(live)
+    def _enqueue(self, live: LiveTurn, *, is_next: bool) -> None:
+        waiting = self._queues.setdefault(live.turn.chat_id, deque())
+        waiting.insert(min(1, len(waiting)) if is_next else len(waiting), live)
         self._advance(live.turn.chat_id)
 
     def _saved(self, live: LiveTurn, saved: Future[None]) -> None:

@@ -9,6 +9,7 @@ from concurrent.futures import Future
 from dataclasses import replace
 from types import EllipsisType
 
+from localpaged.chat.branching import Branching
 from localpaged.chat.chat_options import (
     Overrides,
     configured,
@@ -22,7 +23,7 @@ from localpaged.chat.models import ModelChoice, Models, ModelShelf
 from localpaged.chat.publisher import Publisher, Subscriber
 from localpaged.chat.runner import TurnRunner
 from localpaged.chat.sampling import to_options, with_seed
-from localpaged.chat.title import auto_title, one_line
+from localpaged.chat.title import one_line
 from localpaged.chat.transcript import transcript
 from localpaged.engine.events import FinishReason
 from localpaged.engine.params import SamplingParams
@@ -76,6 +77,15 @@ class ChatService:
         # What a chat is asked is decided by one caller at a time, so that order is what it seems.
         self._intake = threading.Lock()
         self._is_closed = False
+        self._branching = Branching(
+            store=store,
+            live=self._live,
+            runner=self._runner,
+            intake=self._intake,
+            open_chat=self._open_chat,
+            submit=self._submit,
+            sampling_of=self.sampling_of,
+        )
         store.writer.on_failing = self._saving_failed
         store.writer.on_recovered = self._saving_recovered
         self._runner.start()
@@ -102,7 +112,9 @@ class ChatService:
     def transcript(self, chat_id: str) -> Sequence[Exchange]:
         """The chat's messages from the first to the tip, open answer included."""
         known = {live.turn.id: live.row() for live in self._live.of_chat(chat_id)}
-        return transcript(self._store.conversation(chat_id), self._live, known)
+        begun = [turn.id for turn in known.values() if turn.question is None]
+        tree = self._store.chat_tree(chat_id, answering=begun[-1] if begun else "")
+        return transcript(*tree, self._live, known)
 
     def new_chat(self, *, title: str = "", system: str = "") -> Chat:
         """Make a chat. Without a title it is named after its first message."""
@@ -206,7 +218,7 @@ class ChatService:
             )
             change = change_chat(
                 chat_id,
-                title=chat.title or auto_title(text),
+                title=self._branching.title_after(chat, text),
                 draft="",
                 updated_at=turn.created_at,
             )
@@ -216,15 +228,20 @@ class ChatService:
             )
             return turn
 
-    def continue_turn(self, turn_id: str, *, sampling: SamplingParams | None = None) -> Turn:
+    def continue_turn(
+        self, turn_id: str, *, chat_id: str = "", sampling: SamplingParams | None = None
+    ) -> Turn:
         """Go on with an answer that was stopped, cut by its length or interrupted by a crash.
 
-        It is the same turn again, open, and its text so far is `partial_text`. Raises
-        NotInHistory, and ChatError when the answer is complete or not its chat's last.
+        It is the same turn again, open, and its text so far is `partial_text`; in a fork, which
+        `chat_id` names, it is a turn of its own. Raises NotInHistory, and ChatError when the
+        answer is complete or not its chat's last.
         """
         with self._intake:
             turn = self._store.turn(turn_id)
-            chat = self._open_chat(turn.chat_id)
+            chat = self._open_chat(chat_id or turn.chat_id)
+            if turn.chat_id != chat.id:
+                turn = replace(turn, id=new_id(), chat_id=chat.id, created_at=time.time())
             text = self._text_to_continue(turn)
             sampling = with_seed(sampling or sampling_to_continue(chat, turn))
             turn = replace(
@@ -245,6 +262,42 @@ class ChatService:
                 live, Write(chat_changes=(change,), turns=(turn,), claimed_chat=turn.chat_id)
             )
             return turn
+
+    def regenerate(
+        self, turn_id: str, *, chat_id: str = "", sampling: SamplingParams | None = None
+    ) -> Turn:
+        """Have an answer's question answered once more; the answer stays as a sibling.
+
+        `chat_id` names the chat when it is a fork of the one that has the turn. An answer that
+        runs is stopped first, and what waits behind it follows the new one. It gets a seed of its
+        own. Raises NotInHistory, and ChatError when the chat cannot be answered now.
+        """
+        return self._branching.regenerate(turn_id, chat_id=chat_id, sampling=sampling)
+
+    def edit(
+        self, chat_id: str, message_hash: str, text: str, *, sampling: SamplingParams | None = None
+    ) -> Turn:
+        """Ask `text` in the place of a question, which stays as a sibling with all that followed.
+
+        A running answer is treated as by `regenerate`. Raises NotInHistory and ChatError.
+        """
+        return self._branching.edit(chat_id, message_hash, text, sampling=sampling)
+
+    def show_sibling(self, chat_id: str, message_hash: str, step: int) -> str | None:
+        """Show the version of a line that is `step` places later, and what was said last below it.
+
+        Return its hash; None when there is none so late or early. Raises NotInHistory, and
+        ChatError while the chat is answering or when there is one version only.
+        """
+        return self._branching.show_sibling(chat_id, message_hash, step)
+
+    def fork(self, chat_id: str, at_hash: str) -> Chat:
+        """Make a chat that begins with the messages up to `at_hash`; it costs a row.
+
+        At a question the new chat ends before it and has its text as draft. Raises NotInHistory,
+        and ChatError for a message that is not the chat's.
+        """
+        return self._branching.fork(chat_id, at_hash)
 
     def stop(self, turn_id: str) -> None:
         """End an answer and keep its text."""

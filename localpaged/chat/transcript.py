@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from localpaged.chat.branches import BranchTree
 from localpaged.chat.live import LiveTurns
 from localpaged.chat.view import shown
+from localpaged.store.lineage import Lineage
 from localpaged.store.rows import Exchange, Message, Turn
 from localpaged.store.store import Conversation
 
@@ -14,9 +16,11 @@ WAITING_PREFIX = "waiting:"
 
 
 def transcript(
-    conversation: Conversation, live: LiveTurns, known: Mapping[str, Turn]
+    conversation: Conversation, lineage: Lineage, live: LiveTurns, known: Mapping[str, Turn]
 ) -> Sequence[Exchange]:
     """Return the lines of a chat; open answers carry the text that has arrived by now.
+
+    Of an answer that is being made anew the latest try is the line, the others are its siblings.
 
     `known` are the rows of the turns that ran before the conversation was read: one of them may
     have ended since, and what is read of it is then an older checkpoint.
@@ -26,10 +30,13 @@ def transcript(
         Exchange(message, made_by.get(message.hash) if message.role == "assistant" else None)
         for message in shown(conversation.chat, conversation.messages)
     ]
-    for turn in conversation.turns:
-        if turn.tip_hash is None:
-            lines += _unplaced(_latest(turn, live, known))
-    return lines
+    unplaced = [turn for turn in conversation.turns if turn.tip_hash is None]
+    end = conversation.messages[-1].hash if conversation.messages else None
+    begun = [t for t in unplaced if t.question is None and t.parent_hash == end]
+    for turn in (*begun[-1:], *(t for t in unplaced if t.question is not None)):
+        lines += _unplaced(_latest(turn, live, known))
+    tree = BranchTree(lineage)
+    return [replace(line, siblings=tree.siblings(line.key)) for line in lines]
 
 
 def _unplaced(turn: Turn) -> Sequence[Exchange]:

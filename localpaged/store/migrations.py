@@ -154,6 +154,12 @@ def m006_thoughts(db: Database) -> None:
     db.table("turns").add_column("thought", str)
 
 
+@migrations()
+def m007_fork_point(db: Database) -> None:
+    """Where a chat began: that way belongs to it, whatever its tip moves to."""
+    db.table("chats").add_column("base_hash", str)
+
+
 def _create_turns(db: Database) -> None:
     db.table("turns").create(
         {

@@ -46,7 +46,8 @@ class Chat:
     leaves it as it is. The model is not shown what comes before the message `view_hash`.
     `is_unread`: an answer ended here while nobody looked. `model` is the name or path of the model
     that was chosen to answer here, "" being the default of each run; turns tell who did.
-    `is_hidden`: a branch of a compare that is not kept is in no list of chats.
+    `is_hidden`: a branch of a compare that is not kept is in no list of chats. `base_hash` is the
+    tip that the chat began with: the way there belongs to it whoever's turns made it.
     """
 
     id: str
@@ -64,6 +65,7 @@ class Chat:
     is_unread: bool = False
     view_hash: str | None = None
     is_hidden: bool = False
+    base_hash: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,14 +126,36 @@ class SentPrompt:
 
 
 @dataclass(frozen=True, slots=True)
+class Siblings:
+    """The versions of a line that belong to its chat, the oldest first; at least two.
+
+    A version is named by the hash of its message, an open answer by the id of its turn. `place`
+    is the line's own, from 0.
+    """
+
+    keys: tuple[str, ...]
+    place: int
+
+
+@dataclass(frozen=True, slots=True)
 class Exchange:
     """A line of a transcript: a message and, for an answer, the turn that made it.
 
     For an open answer `message` is None and the turn's `partial_text` holds the text.
+    `siblings` is None for a line of which there is one version.
     """
 
     message: Message | None
     turn: Turn | None
+    siblings: Siblings | None = None
+
+    @property
+    def key(self) -> str:
+        """The hash of the message, else the id of the open turn."""
+        if self.message is not None:
+            return self.message.hash
+        assert self.turn is not None, "a line is a message or an open answer"
+        return self.turn.id
 
 
 @dataclass(frozen=True, slots=True)

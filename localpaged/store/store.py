@@ -22,6 +22,7 @@ from localpaged.store.claims import is_answered_elsewhere
 from localpaged.store.compares import select_compares
 from localpaged.store.database import connect, open_database
 from localpaged.store.failures import explained
+from localpaged.store.lineage import Lineage, read_own_turns, read_places
 from localpaged.store.locks import RunLock
 from localpaged.store.overlay import Overlay
 from localpaged.store.prompts import select_prompts, sequence_of
@@ -110,9 +111,11 @@ class Store:
 
     def submit(self, operation: Operation) -> Future[None]:
         """Queue an operation; the Future is done when it is durable."""
+        if isinstance(operation, Write) and operation.new_chats:
+            operation = replace(operation, new_chats=[_begun(c) for c in operation.new_chats])
         return self.writer.submit(operation)
 
-    def fork(self, chat_id: str, *, at_hash: str) -> Chat:
+    def fork(self, chat_id: str, *, at_hash: str | None, draft: str = "") -> Chat:
         """Make a chat that shares the messages up to `at_hash`. Raises NotInHistory."""
         chat = self.chat(chat_id)
         self.path_to(at_hash)
@@ -121,8 +124,9 @@ class Store:
             chat,
             id=new_id(),
             tip_hash=at_hash,
+            base_hash=at_hash,
             forked_from=chat.id,
-            draft="",
+            draft=draft,
             created_at=now,
             updated_at=now,
             deleted_at=None,
@@ -195,6 +199,26 @@ class Store:
             messages = _path(db, overlay, up_to or chat.tip_hash)
             turns = _turns(db, overlay, chat_id, messages)
             return Conversation(chat, messages, turns)
+
+        return self._read(read)
+
+    def chat_tree(self, chat_id: str, *, answering: str = "") -> tuple[Conversation, Lineage]:
+        """Return a chat's conversation and every other way that belongs to it, at one moment.
+
+        The messages lead to the question of the turn `answering` as long as its answer has no
+        place, else to the tip. Raises NotInHistory.
+        """
+
+        def read(db: Database, overlay: Overlay) -> tuple[Conversation, Lineage]:
+            chat = _chat(db, overlay, chat_id)
+            turns = read_own_turns(db, overlay, chat_id)
+            asked = [turn for turn in turns if turn.id == answering and turn.is_asked_last]
+            messages = _path(db, overlay, asked[0].parent_hash if asked else chat.tip_hash)
+            is_base_shown = chat.base_hash in {message.hash for message in messages}
+            base = () if is_base_shown else _path(db, overlay, chat.base_hash)
+            places = read_places(db, overlay, turns, known=[*base, *messages])
+            of_path = _turns(db, overlay, chat_id, messages)
+            return Conversation(chat, messages, of_path), Lineage(places, turns)
 
         return self._read(read)
 
@@ -299,6 +323,10 @@ def _chat(db: Database, overlay: Overlay, chat_id: str) -> Chat:
         if chat.id == chat_id:
             return chat
     raise NotInHistory(f"There is no chat {chat_id}.", hint="`localpaged history` lists them.")
+
+
+def _begun(chat: Chat) -> Chat:
+    return replace(chat, base_hash=chat.base_hash or chat.tip_hash)
 
 
 def _turns(

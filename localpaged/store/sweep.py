@@ -7,6 +7,7 @@ from sqlite_utils import Database
 _UNREACHABLE = """
 WITH RECURSIVE needed(hash) AS (
     SELECT tip_hash FROM chats WHERE tip_hash IS NOT NULL
+    UNION SELECT base_hash FROM chats WHERE base_hash IS NOT NULL
     UNION SELECT parent_hash FROM turns WHERE parent_hash IS NOT NULL
     UNION SELECT tip_hash FROM turns WHERE tip_hash IS NOT NULL
     UNION
