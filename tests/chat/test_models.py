@@ -5,7 +5,6 @@ The engine is scripted: it answers whoever it is asked for, as long as that mode
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -42,29 +41,18 @@ def chat_with(service: ChatService, model: str) -> Chat:
     return service.configure(service.new_chat().id, model=model)
 
 
-def wait_until(engine: ScriptedEngine, is_so: Callable[[], bool]) -> None:
-    for _ in range(10_000):
-        if is_so():
-            return
-        engine.step()
-    raise AssertionError("it never came to that")
-
-
 def answer(play: Play, chat: Chat, text: str = "question") -> str:
     service, engine, recorder, _ = play
+    num_before = len(engine.submitted)
     turn = service.send(chat.id, text)
-    wait_until(engine, lambda: any(end.turn_id == turn.id for end in _ends(recorder)))
+    engine.wait_submitted(num_before + 1)
+    engine.run_until_idle()
+    recorder.wait_ended(turn.id)
     return recorder.text(turn.id)
 
 
-def _ends(recorder: Recorder) -> list:
-    from localpaged.chat.events import TurnEnded
-
-    return list(recorder.of(TurnEnded))
-
-
 def test_a_chat_is_answered_by_the_model_it_chose_and_others_by_the_default(play: Play):
-    service, engine, recorder, _ = play
+    service, engine, _recorder, _ = play
     chosen, plain, named = (chat_with(service, name) for name in ("other", "", "fake-model"))
     assert answer(play, chosen) == "by other"
     assert answer(play, plain) == "by default"
@@ -78,7 +66,7 @@ def test_a_chat_is_answered_by_the_model_it_chose_and_others_by_the_default(play
 
 
 def test_models_tell_what_is_loaded_and_how_big_it_is(play: Play):
-    service, engine, recorder, _ = play
+    service, engine, _recorder, _ = play
     default = ModelChoice("fake-model", FILE_BYTES, is_loaded=True, is_default=True)
     other, slow = ModelChoice("other", FILE_BYTES), ModelChoice("slow", FILE_BYTES)
     assert service.models() == [default, other, slow]
@@ -130,7 +118,7 @@ def test_a_turn_waits_while_its_model_is_opened_and_others_do_not(play: Play):
 
 
 def test_a_model_that_cannot_be_opened_fails_the_turn_with_its_sentence(play: Play):
-    service, engine, recorder, shelf = play
+    service, _engine, recorder, shelf = play
     turn = service.send(chat_with(service, "slow").id, "question")
     shelf.arrive("slow", BadModelFile("slow.gguf is cut."))
     ended = recorder.wait_ended(turn.id)
@@ -158,7 +146,7 @@ def test_a_model_that_does_not_fit_fails_its_turns_alone_and_may_fit_later(play:
 
 
 def test_a_model_that_is_gone_is_replaced_by_the_default_and_that_is_told(play: Play):
-    service, engine, recorder, shelf = play
+    service, _engine, recorder, shelf = play
     chat = chat_with(service, "other")
     assert answer(play, chat) == "by other"
     shelf.names.remove("other")
@@ -177,13 +165,13 @@ def test_a_stopped_turn_leaves_the_queue_of_a_model_that_still_loads(play: Play)
     engine.wait_submitted(1)
     engine.step()
     service.stop(turn.id)
-    wait_until(engine, lambda: bool(_ends(recorder)))
+    engine.step()
     assert recorder.wait_ended(turn.id).status is TurnStatus.STOPPED
     service.close()
 
 
 def test_what_one_model_computed_is_nothing_to_another_and_is_found_on_return(play: Play):
-    service, engine, recorder, _ = play
+    service, _engine, recorder, _ = play
     chat = service.new_chat()
     causes = []
     for model in ("", "other", "", "other"):
