@@ -117,6 +117,8 @@ def ask(question: tuple[str, ...], **options: Any) -> int:
     The object of --json, also printed when the answer fails:
       chat_id, turn_id, seed           null when it did not come to that
       text                             all there is of the answer
+      reasoning                        what was thought before it, or null;
+                                       without --json it goes to stderr
       status                           done, stopped or error
       finish_reason                    stop, length, cancelled or null
       usage                            null, or prompt_tokens, cached_tokens,

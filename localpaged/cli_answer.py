@@ -1,5 +1,6 @@
 """How an answer reaches stdout: as text while it comes, or as one JSON object at the end.
 
+What the model thinks before it answers goes to stderr, so that a pipe gets the answer alone.
 Text from the model is data: a terminal sees what would act on it as marks, in JSON it is escaped.
 """
 
@@ -11,6 +12,7 @@ from typing import Any, Protocol
 
 from localpaged.chat.cache_report import CacheCause, CacheReport
 from localpaged.chat.events import TurnEnded
+from localpaged.chat.thought import TextPart
 from localpaged.errors import LocalPagedError
 from localpaged.plain_text import visible
 from localpaged.store.rows import Turn, TurnStatus
@@ -37,8 +39,8 @@ class Answer(Protocol):
     def explain(self, report: CacheReport) -> None:
         """What of the prompt was found in memory, and why not more."""
 
-    def add(self, text: str) -> None:
-        """More text."""
+    def add(self, text: str, part: TextPart = TextPart.ANSWER) -> None:
+        """More text, of the answer, of what was thought before it, or a mark between them."""
 
     def end(self, ended: TurnEnded | None, error: Exception | None) -> None:
         """There will be no more; both are None when it was stopped before it began."""
@@ -65,6 +67,7 @@ class TextAnswer:
     def __init__(self) -> None:
         self._status = StatusLine()
         self._report: CacheReport | None = None
+        self._thought = _ThoughtOnStderr(self._status)
         self._held = ""
         self._is_line_open = False
 
@@ -73,15 +76,21 @@ class TextAnswer:
 
     def status(self, line: str) -> None:
         """See Answer."""
-        if not self._is_line_open:
+        if not self._is_line_open and not self._thought.is_open:
             self._status.show(line)
 
     def explain(self, report: CacheReport) -> None:
         """See Answer."""
         self._report = report
 
-    def add(self, text: str) -> None:
+    def add(self, text: str, part: TextPart = TextPart.ANSWER) -> None:
         """See Answer."""
+        if part is TextPart.MARK:
+            return
+        if part is TextPart.THOUGHT:
+            self._thought.add(text)
+            return
+        self._thought.end()
         text = self._held + text
         # One half of a Windows line end would be shown as a mark.
         self._held = "\r" if text.endswith("\r") else ""
@@ -89,6 +98,7 @@ class TextAnswer:
 
     def end(self, ended: TurnEnded | None, error: Exception | None) -> None:
         """See Answer."""
+        self._thought.end()
         self._write(self._held)
         self._status.show("")
         if self._is_line_open:
@@ -113,13 +123,51 @@ class TextAnswer:
             self._is_line_open = not text.endswith("\n")
 
 
+class _ThoughtOnStderr:
+    """Prints what the model thinks, dim on a terminal. Main thread.
+
+    Invariant: while `is_open` the terminal is dim and the last line has no end yet.
+    """
+
+    _DIM, _PLAIN = "\x1b[2m", "\x1b[22m"
+
+    def __init__(self, status: StatusLine) -> None:
+        self._status = status
+        self._is_dimmed = status.is_on_terminal
+        self._held = ""
+        self.is_open = False
+
+    def add(self, text: str) -> None:
+        """Print more of it."""
+        if not self.is_open:
+            text = text.lstrip()
+            if not text:
+                return
+            self._status.show("")
+            self.is_open = True
+            sys.stderr.write(self._DIM if self._is_dimmed else "")
+        # white space at the end is printed when something follows
+        text = self._held + text
+        words = text.rstrip()
+        self._held = text[len(words) :]
+        sys.stderr.write(visible(words, multiline=True))
+        sys.stderr.flush()
+
+    def end(self) -> None:
+        """There is no more of it: leave an empty line before the answer."""
+        if self.is_open:
+            self.is_open, self._held = False, ""
+            sys.stderr.write(f"{self._PLAIN if self._is_dimmed else ''}\n\n")
+            sys.stderr.flush()
+
+
 class JsonAnswer:
     """Prints one object, whatever happens; all its keys are always there."""
 
     def __init__(self) -> None:
         self._status = StatusLine()
         self._turn: Turn | None = None
-        self._pieces: list[str] = []
+        self._pieces: dict[TextPart, list[str]] = {part: [] for part in TextPart}
 
     def begin(self, turn: Turn) -> None:
         """See Answer."""
@@ -132,18 +180,20 @@ class JsonAnswer:
     def explain(self, report: CacheReport) -> None:
         """See Answer."""
 
-    def add(self, text: str) -> None:
+    def add(self, text: str, part: TextPart = TextPart.ANSWER) -> None:
         """See Answer."""
-        self._pieces.append(text)
+        self._pieces[part].append(text)
 
     def end(self, ended: TurnEnded | None, error: Exception | None) -> None:
         """See Answer."""
         self._status.show("")
         turn = self._turn
+        reasoning = "".join(self._pieces[TextPart.THOUGHT]).strip()
         answer = {
             "chat_id": None if turn is None else turn.chat_id,
             "turn_id": None if turn is None else turn.id,
-            "text": "".join(self._pieces),
+            "text": "".join(self._pieces[TextPart.ANSWER]),
+            "reasoning": reasoning or None,
             "status": _status(ended, error).value,
             "finish_reason": None,
             "seed": None if turn is None else turn.seed,

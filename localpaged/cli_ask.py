@@ -136,7 +136,7 @@ class _Asking:
                 self.answer.explain(event.report)
             case TurnText() if event.turn_id == turn.id:
                 self._has_begun = True
-                self.answer.add(event.text)
+                self.answer.add(event.text, event.part)
             case TurnEnded() if event.turn_id == turn.id:
                 self.ended = event
             case SavingFailed() if not self._has_begun:

@@ -128,7 +128,7 @@ def test_json_is_one_object_with_the_documented_keys(answer_with):
     assert (done.code, done.err) == (0, "")
     answer = json.loads(done.out)
     assert set(answer) == {
-        "chat_id", "turn_id", "seed", "text", "status", "finish_reason", "usage", "error",
+        "chat_id", "turn_id", "seed", "text", "reasoning", "status", "finish_reason", "usage", "error",
     }  # fmt: skip
     assert answer["text"] == "Yes – so."
     assert (answer["status"], answer["finish_reason"], answer["seed"]) == ("done", "stop", 7)
@@ -244,7 +244,7 @@ def with_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
 def with_preamble(monkeypatch: pytest.MonkeyPatch, preamble: str) -> None:
     """Let the chat template write something in front of every conversation."""
     model = FakeChatModel(preamble=preamble)
-    monkeypatch.setattr("testkit.commands.ready_model", lambda: ready_model(model))
+    monkeypatch.setattr("testkit.commands.ready_model", lambda _: ready_model(model))
 
 
 def test_a_terminal_is_told_once_why_a_prompt_was_computed_again(answer_with, monkeypatch):

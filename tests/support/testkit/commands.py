@@ -21,6 +21,7 @@ from localpaged.engine.params import Request
 from localpaged.engine.port import Listener
 from localpaged.store.store import Store
 from testkit.builders import ready_model
+from testkit.fake_model import FakeChatModel
 from testkit.scripted_engine import Answer, ScriptedEngine
 
 TIMEOUT_S = 60.0
@@ -110,7 +111,9 @@ class ScriptedRuns:
         open_store: Callable[[], Store] = Store.open,
         listener: Listener | None = None,
         load_s: float = 0.0,
+        model: FakeChatModel | None = None,
     ) -> None:
+        self._model = model
         self.requests: list[Request] = []
         self._script = script
         self._open_store = open_store
@@ -125,7 +128,7 @@ class ScriptedRuns:
         service = ChatService(
             store=self._open_store(),
             engine=engine,
-            model=ready_model(),
+            model=ready_model(self._model),
             sampling=settings.sampling,
         )
         if subscriber is not None:
