@@ -22,7 +22,8 @@ class Action:
 
     `keys` are Textual's names, bound on the chat screen. Without them the widget that has the
     focus handles the key. `usual` is how help and footer write it, unless the user has keys of
-    their own. What has a `slash` name is a command: it is in the palette and works as `/name`.
+    their own. What has a `slash` name is a command: it is in the palette and works as `/name`;
+    `argument` tells what may stand behind it.
     """
 
     id: str
@@ -32,6 +33,7 @@ class Action:
     keys: str = ""
     slash: str = ""
     footer: str = ""
+    argument: str = ""
 
     @property
     def shown(self) -> str:
@@ -69,6 +71,13 @@ ACTIONS = (
     Action("next_chat", "Chat below", CHATS, "Alt+Right", "alt+right,ctrl+tab", "next"),
     Action("number", "Chat by its place in the list", CHATS, "Alt+1 to Alt+9"),
     Action("sidebar", "List of chats", CHATS, "^B", "ctrl+b", "list"),
+    Action(
+        "options", "Model, system prompt, sampling", CHATS, "^O", "ctrl+o", "options", "options"
+    ),
+    Action("model", "Choose the model", CHATS, "", slash="model", argument="name"),
+    Action("system", "Set the system prompt", CHATS, "", slash="system", argument="text"),
+    Action("set", "Set sampling parameters", CHATS, "", slash="set", argument="temp=0.7 top_p=0.9"),
+    Action("seed", "Set the seed", CHATS, "", slash="seed", argument="7, or random"),
     Action("undo", "Bring a deleted chat back", CHATS, "^Z", slash="undo"),
     Action("stop", "Stop the answer, keep its text", ANSWERS, "Esc", "escape", "stop", "stop"),
     Action("resume", "Continue a stopped answer", ANSWERS, "F5", "f5", "continue"),
@@ -77,7 +86,7 @@ ACTIONS = (
     Action("newest", "Newest line", ANSWERS, "^End", "ctrl+end", "end"),
     Action("pages", "Scroll", ANSWERS, "PgUp PgDn"),
     Action("open", "Open the chat", IN_LIST, "Enter", footer="open"),
-    Action("rename", "Rename the chat", IN_LIST, "r", slash="rename", footer="rename"),
+    Action("rename", "Rename the chat", IN_LIST, "r", "", "rename", "rename", "title"),
     Action("delete", "Delete the chat", IN_LIST, "d", slash="delete", footer="delete"),
     Action("messages", "Message by message", IN_TRANSCRIPT, "j k", footer="messages"),
     Action("fold", "Unfold or fold the message", IN_TRANSCRIPT, "Space"),

@@ -182,6 +182,13 @@ class SessionModel:
                 entry.is_last = entry is self.last_answer
         self.is_loaded = True
 
+    def show_system(self, text: str) -> None:
+        """Take another system prompt; an empty one is none."""
+        first = next(iter(self.entries), None)
+        has_one = isinstance(first, Question) and first.is_system
+        system = [Question(text, is_system=True)] if text else []
+        self.entries = [*system, *self.entries[int(has_one) :]]
+
     def note_status(self, exchanges: Sequence[Exchange]) -> None:
         """Remember how the chat's last answer ended, without keeping its transcript."""
         turns = [exchange.turn for exchange in exchanges if exchange.turn is not None]

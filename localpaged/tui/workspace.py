@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from localpaged.chat.events import (
     ChatEvent,
@@ -179,6 +179,13 @@ class Workspace:
         self.save_chat(session)
         self._service.rename(session.id, title)
         self.refresh()
+
+    def configure(self, session: SessionModel, **changes: Any) -> None:
+        """Change a chat's own options, as `ChatService.configure` takes them."""
+        self.save_chat(session)
+        session.chat = self._service.configure(session.id, **changes)
+        if "system" in changes:
+            session.show_system(session.chat.system or "")
 
     def delete(self, session: SessionModel) -> None:
         """Take a chat out of the list and show its neighbour when it was shown."""

@@ -109,10 +109,12 @@ class ChatCommands(CommandGroup):
 
         self._app.push_screen(RenameScreen(session.title), named)
 
-    def rename_to(self, session: SessionModel, title: str) -> None:
-        """Give a chat that title."""
-        if self._try(lambda: self._workspace.rename(session, title)):
+    def rename_to(self, session: SessionModel, title: str) -> bool:
+        """Give a chat that title; return whether it has it."""
+        is_done = self._try(lambda: self._workspace.rename(session, title))
+        if is_done:
             self._screen.redraw()
+        return is_done
 
     def delete(self, session: SessionModel) -> None:
         """Delete a chat; for a while it can be brought back."""

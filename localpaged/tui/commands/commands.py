@@ -10,6 +10,7 @@ from localpaged.tui.commands.answers import AnswerCommands
 from localpaged.tui.commands.base import CommandGroup
 from localpaged.tui.commands.chats import ChatCommands
 from localpaged.tui.commands.drafts import DraftCommands
+from localpaged.tui.commands.options import OptionCommands
 from localpaged.tui.keys import BY_SLASH, commands, key_of
 from localpaged.tui.screens.help import HelpScreen
 from localpaged.tui.screens.picker import Choice, PickerScreen
@@ -33,6 +34,7 @@ class Commands(CommandGroup):
         self.drafts = DraftCommands(app, screen)
         self.chats = ChatCommands(app, screen, self.drafts)
         self.answers = AnswerCommands(app, screen, self.chats)
+        self.options = options = OptionCommands(app, screen)
         self._leave_until_s = 0.0
         chats, answers, workspace = self.chats, self.answers, self._workspace
         self.deeds: dict[str, Callable[[], None]] = {
@@ -44,6 +46,11 @@ class Commands(CommandGroup):
             "sidebar": chats.toggle_list,
             "rename": lambda: chats.rename(workspace.current),
             "delete": lambda: chats.delete(workspace.current),
+            "options": options.edit,
+            "model": options.choose_model,
+            "system": options.show_system,
+            "set": options.show_values,
+            "seed": options.show_values,
             "undo": chats.undo,
             "stop": answers.stop,
             "resume": answers.resume,
@@ -56,6 +63,14 @@ class Commands(CommandGroup):
             "help": self.show_help,
             "theme": app.toggle_theme,
             "quit": app.ask_to_quit,
+        }
+        # what a slash command does with the text behind it; False gives it back to the prompt
+        self.told: dict[str, Callable[[str], bool]] = {
+            "rename": lambda title: chats.rename_to(workspace.current, title),
+            "model": options.use_model,
+            "system": options.set_system,
+            "set": options.set_values,
+            "seed": options.set_seed,
         }
 
     def run(self, action_id: str) -> None:
@@ -132,7 +147,10 @@ class Commands(CommandGroup):
                 f"There is no command /{name}. //{name} sends it as text.", is_error=True
             )
             return
-        if action.id == "rename" and argument.strip():
-            self.chats.rename_to(self._workspace.current, argument.strip())
-        else:
+        if not argument.strip():
             self.run(action.id)
+        elif action.id not in self.told:
+            self._prompt.give_back(draft)
+            self._app.tell(f"/{action.slash} takes nothing behind it.", is_error=True)
+        elif not self.told[action.id](argument.strip()):
+            self._prompt.give_back(draft)

@@ -10,10 +10,10 @@ import re
 from typing import TYPE_CHECKING, ClassVar
 
 from textual.message import Message
-from textual.widgets import TextArea
 
 from localpaged.plain_text import visible
 from localpaged.tui.session import Draft
+from localpaged.tui.widgets.text_box import TextBox
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -24,10 +24,9 @@ MAX_PLAIN_PASTE_LINES = 20
 HISTORY_MESSAGES = 100
 NEWLINE_KEYS = frozenset({"ctrl+j", "shift+enter", "alt+enter", "ctrl+enter"})
 _LABEL = re.compile(r"\[pasted [\d,]+ (?:lines|characters)(?: #\d+)?\]")
-_STRANGE = "\ufffd"
 
 
-class Prompt(TextArea):
+class Prompt(TextBox):
     """The input. UI thread only.
 
     Invariant: every label in `_pastes` stands for exactly the text that was pasted.
@@ -108,11 +107,6 @@ class Prompt(TextArea):
     def get_line(self, line_index: int) -> Text:
         """The line as it is drawn: labels stand out, nothing in it acts on the terminal."""
         line = super().get_line(line_index)
-        if not line.plain.isascii() or not line.plain.isprintable():
-            # one cell for one character: the widget's own arithmetic must stay true
-            line.plain = "".join(
-                c if visible(c, multiline=True) == c else _STRANGE for c in line.plain
-            )
         for match in _LABEL.finditer(line.plain):
             if match[0] in self._pastes:
                 line.stylize("bold", *match.span())

@@ -1,0 +1,28 @@
+"""An input of several lines whose text can always be drawn as it is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from textual.widgets import TextArea
+
+from localpaged.plain_text import visible
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+_STRANGE = "\ufffd"
+
+
+class TextBox(TextArea):
+    """Keeps the text as it is; what would act on the terminal is drawn as marks."""
+
+    def get_line(self, line_index: int) -> Text:
+        """The line as it is drawn: nothing in it acts on the terminal."""
+        line = super().get_line(line_index)
+        if not line.plain.isascii() or not line.plain.isprintable():
+            # one cell for one character: the widget's own arithmetic must stay true
+            line.plain = "".join(
+                c if visible(c, multiline=True) == c else _STRANGE for c in line.plain
+            )
+        return line
