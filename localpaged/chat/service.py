@@ -18,6 +18,7 @@ from localpaged.chat.chat_options import (
 )
 from localpaged.chat.events import SavingFailed, SavingRecovered
 from localpaged.chat.feed import EngineFeed
+from localpaged.chat.history import ChatHistory
 from localpaged.chat.live import LiveTurn, LiveTurns
 from localpaged.chat.models import ModelChoice, Models, ModelShelf
 from localpaged.chat.publisher import Publisher, Subscriber
@@ -85,6 +86,9 @@ class ChatService:
             open_chat=self._open_chat,
             submit=self._submit,
             sampling_of=self.sampling_of,
+        )
+        self.history = ChatHistory(
+            store=store, live=self._live, intake=self._intake, submit=self._submit
         )
         store.writer.on_failing = self._saving_failed
         store.writer.on_recovered = self._saving_recovered
@@ -221,6 +225,7 @@ class ChatService:
                 title=self._branching.title_after(chat, text),
                 draft="",
                 updated_at=turn.created_at,
+                archived_at=None,
             )
             live = LiveTurn(turn, sampling, is_foreground)
             self._begin(

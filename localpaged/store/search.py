@@ -11,7 +11,6 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from itertools import islice
 
 from sqlite_utils import Database
@@ -20,6 +19,7 @@ from localpaged.store.fold import fold
 from localpaged.store.overlay import Overlay
 from localpaged.store.records import select_chats
 from localpaged.store.rows import Chat
+from localpaged.store.scope import ChatScope
 from localpaged.store.search_index import num_pending, searched_text
 from localpaged.store.search_places import ChatsOfMessages
 from localpaged.store.snippet import Snippet, snippet_of
@@ -57,26 +57,6 @@ WHERE search_texts.id IN (SELECT value FROM json_each(?)) GROUP BY search_texts.
 """
 
 
-class SearchScope(StrEnum):
-    """Which chats are searched. Deleted ones are kept for a while and can be restored."""
-
-    ALL = "all"
-    ARCHIVED = "archived"
-    DELETED = "deleted"
-
-    def has(self, chat: Chat) -> bool:
-        """Whether the chat is one of those."""
-        if chat.is_hidden:
-            return False
-        match self:
-            case SearchScope.ALL:
-                return chat.deleted_at is None
-            case SearchScope.ARCHIVED:
-                return chat.deleted_at is None and chat.archived_at is not None
-            case SearchScope.DELETED:
-                return chat.deleted_at is not None
-
-
 @dataclass(frozen=True, slots=True)
 class SearchHit:
     """A message of a chat that was found; or the chat's title, then `message_hash` is None.
@@ -102,7 +82,7 @@ class SearchResult:
 
 
 def search(
-    db: Database, overlay: Overlay, query: str, *, scope: SearchScope, max_hits: int = MAX_HITS
+    db: Database, overlay: Overlay, query: str, *, scope: ChatScope, max_hits: int = MAX_HITS
 ) -> SearchResult:
     """Look for a text. Any text is a query; one without a visible character finds nothing.
 

@@ -29,7 +29,8 @@ from localpaged.store.prompts import select_prompts, sequence_of
 from localpaged.store.records import select_chats, select_turns
 from localpaged.store.recovery import start_run
 from localpaged.store.rows import Chat, Compare, Message, SentPrompt, Turn
-from localpaged.store.search import SearchResult, SearchScope, search
+from localpaged.store.scope import ChatScope
+from localpaged.store.search import SearchResult, search
 from localpaged.store.search_index import IndexPending, num_pending
 from localpaged.store.writer import StoreWriter
 from localpaged.store.writes import EndRun, Operation, Purge, Write
@@ -138,11 +139,11 @@ class Store:
 
     # reading
 
-    def chats(self) -> Sequence[Chat]:
-        """Return every chat that is neither deleted nor hidden, the latest used first."""
+    def chats(self, scope: ChatScope = ChatScope.LISTED) -> Sequence[Chat]:
+        """Return every chat of a scope, the latest used first."""
         chats = self._read(lambda db, overlay: overlay.chats(select_chats(db, "TRUE", [])))
-        listed = [chat for chat in chats if chat.deleted_at is None and not chat.is_hidden]
-        return sorted(listed, key=lambda chat: (chat.updated_at, chat.id), reverse=True)
+        wanted = [chat for chat in chats if scope.has(chat)]
+        return sorted(wanted, key=lambda chat: (chat.updated_at, chat.id), reverse=True)
 
     def compares(self) -> Sequence[Compare]:
         """Return every compare, the latest first."""
@@ -240,7 +241,7 @@ class Store:
 
         return self._read(read)
 
-    def search(self, query: str, *, scope: SearchScope = SearchScope.ALL) -> SearchResult:
+    def search(self, query: str, *, scope: ChatScope = ChatScope.ALL) -> SearchResult:
         """Look for a text in titles and messages; any text is a query.
 
         Titles are as they were submitted, messages as they were saved: a text that still waits to

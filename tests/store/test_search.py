@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from localpaged.store.fold import fold
 from localpaged.store.rows import Chat, TurnStatus
-from localpaged.store.search import MAX_HITS, SearchScope
+from localpaged.store.scope import ChatScope
+from localpaged.store.search import MAX_HITS
 from localpaged.store.store import Store
 from localpaged.store.tree import make_message
 from localpaged.store.writes import Purge, Write, change_chat
@@ -28,7 +29,7 @@ def found(store: Store, query: str) -> list[str]:
     ]
 
 
-def titles(store: Store, query: str, scope: SearchScope = SearchScope.ALL) -> list[str]:
+def titles(store: Store, query: str, scope: ChatScope = ChatScope.ALL) -> list[str]:
     return [hit.chat.id for hit in store.search(query, scope=scope).hits]
 
 
@@ -91,8 +92,8 @@ def test_nothing_is_found_by_nothing(store: Store, query: str):
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
-@given(query=st.text(max_size=60), scope=st.sampled_from(SearchScope))
-def test_any_text_is_a_query(store: Store, query: str, scope: SearchScope):
+@given(query=st.text(max_size=60), scope=st.sampled_from(ChatScope))
+def test_any_text_is_a_query(store: Store, query: str, scope: ChatScope):
     for hit in store.search(query, scope=scope).hits:
         assert all(0 <= a < b <= len(hit.snippet.text) for a, b in hit.snippet.places)
 
@@ -214,7 +215,7 @@ def test_a_fork_does_not_multiply_hits_and_stands_in_for_a_deleted_origin(store:
     assert titles(store, "answer") == ["chat"]
     store.submit(Write(chat_changes=(change_chat("chat", deleted_at=5.0),))).result(10)
     assert titles(store, "answer") == [fork.id]
-    assert titles(store, "answer", SearchScope.DELETED) == ["chat"]
+    assert titles(store, "answer", ChatScope.DELETED) == ["chat"]
 
 
 def test_the_scope_says_which_chats(store: Store):
@@ -229,8 +230,8 @@ def test_the_scope_says_which_chats(store: Store):
         )
     )
     assert set(titles(store, "needle")) == {"listed", "archived"}
-    assert titles(store, "needle", SearchScope.ARCHIVED) == ["archived"]
-    assert titles(store, "needle", SearchScope.DELETED) == ["deleted"]
+    assert titles(store, "needle", ChatScope.ARCHIVED) == ["archived"]
+    assert titles(store, "needle", ChatScope.DELETED) == ["deleted"]
 
 
 def test_what_is_purged_is_not_found(store: Store):

@@ -1,0 +1,32 @@
+"""Which chats a list or a search is about."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from localpaged.store.rows import Chat
+
+
+class ChatScope(StrEnum):
+    """Deleted chats are kept for a while and can be restored; archived ones are found, not listed.
+
+    `LISTED` is what the list of chats shows, `ALL` is that and the archived ones. Chats that are
+    hidden are in none.
+    """
+
+    LISTED = "listed"
+    ALL = "all"
+    ARCHIVED = "archived"
+    DELETED = "deleted"
+
+    def has(self, chat: Chat) -> bool:
+        """Whether the chat is one of those."""
+        if chat.is_hidden or (chat.deleted_at is not None) is not (self is ChatScope.DELETED):
+            return False
+        match self:
+            case ChatScope.LISTED:
+                return chat.archived_at is None
+            case ChatScope.ARCHIVED:
+                return chat.archived_at is not None
+            case _:
+                return True
