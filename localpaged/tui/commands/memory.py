@@ -1,0 +1,75 @@
+"""Memory: the blocks screen, pins of a chat, and why a prompt was not cached."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from localpaged.tui.commands.base import CommandGroup
+from localpaged.tui.commands.chats import ChatCommands
+from localpaged.tui.commands.memory_deeds import tell_pinned
+from localpaged.tui.screens.blocks import BlocksScreen
+
+if TYPE_CHECKING:
+    from localpaged.tui.app import LocalPagedApp
+    from localpaged.tui.screens.chat import ChatScreen
+
+SYSTEM_WORD = "system"
+
+
+class MemoryCommands(CommandGroup):
+    """Acts on the engine's memory for the current chat. UI thread only."""
+
+    def __init__(self, app: LocalPagedApp, screen: ChatScreen, chats: ChatCommands) -> None:
+        super().__init__(app, screen)
+        self._chats = chats
+
+    def show_blocks(self) -> None:
+        """Look at the blocks; come back to the chat that was chosen there."""
+
+        def left(chat_id: str | None) -> None:
+            session = self._workspace.find(chat_id) if chat_id else None
+            if session is not None:
+                self._chats.go_to(session)
+
+        blocks = BlocksScreen(self._app, self._workspace, self._screen.glyphs)
+        self._app.push_screen(blocks, left)
+
+    def pin(self) -> None:
+        """Keep the current chat's prompt so far in memory."""
+        self._pin(is_system_only=False)
+
+    def pin_part(self, part: str) -> bool:
+        """Keep a part of the current chat's prompt: `system`, the system text. False: unknown."""
+        if part != SYSTEM_WORD:
+            self._app.tell(
+                "/pin keeps the chat so far, /pin system its system text.", is_error=True
+            )
+            return False
+        self._pin(is_system_only=True)
+        return True
+
+    def unpin(self) -> None:
+        """Let what is kept of the current chat be evicted again."""
+        if not self._workspace.current.id:
+            self._app.tell("Nothing of this chat is pinned.")
+            return
+
+        def told(num_blocks: int) -> None:
+            if num_blocks:
+                self._app.tell(f"Unpinned: {num_blocks:,} blocks can be evicted again.")
+            else:
+                self._app.tell("Nothing of this chat is pinned.")
+
+        unpinned = self._app.service.memory.unpin_chat(self._workspace.current.id)
+        self._app.awaited.when_done(unpinned, told, self._app.tell_error)
+
+    def _pin(self, *, is_system_only: bool) -> None:
+        if not self._workspace.current.id:
+            self._app.tell("There is nothing to pin yet.")
+            return
+        pinned = self._app.service.memory.pin_chat(
+            self._workspace.current.id, is_system_only=is_system_only
+        )
+        self._app.awaited.when_done(
+            pinned, lambda pin: tell_pinned(self._app, pin), self._app.tell_error
+        )

@@ -1,0 +1,83 @@
+"""What the blocks screen has done: pin, unpin, evict, go to a chat. It tells what came of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from localpaged.engine.inspection import Inspection, PinView, TreeNode
+from localpaged.tui.figures import grouped
+from localpaged.tui.memory.headlines import blocks_and_bytes
+from localpaged.tui.memory.tree_rows import TreeRow
+from localpaged.tui.screens.picker import Choice, PickerScreen
+
+if TYPE_CHECKING:
+    from localpaged.tui.app import LocalPagedApp
+
+
+class MemoryDeeds:
+    """Asks the service and tells the user; `done` is called when memory has changed. UI thread."""
+
+    def __init__(self, app: LocalPagedApp, done: Callable[[], None]) -> None:
+        self._app = app
+        self._memory = app.service.memory
+        self._done = done
+
+    def pin_or_unpin(self, row: TreeRow, model: str) -> None:
+        """Pin a branch with all before it; one that is pinned, let go."""
+        if not row.pins:
+            pinned = self._memory.pin_branch(row.bottom.id, model)
+            self._app.awaited.when_done(pinned, self._tell_pinned, self._app.tell_error)
+            return
+        for number, key in enumerate(row.pins):
+            told = self._tell_unpinned if number == 0 else lambda view: None
+            self._app.awaited.when_done(self._memory.unpin(key, model), told, self._app.tell_error)
+
+    def evict(self, node: TreeNode, offset: int, seen: Inspection, model: str) -> None:
+        """Evict what nobody uses of a branch, from its block `offset` on, and of all below it."""
+
+        def told(count: int) -> None:
+            if count:
+                self._app.tell(f"Evicted {blocks_and_bytes(count, seen)}.")
+            else:
+                self._app.tell("Nothing to evict: what is in use or pinned stays.")
+            self._done()
+
+        evicted = self._memory.evict(node.id, offset, model)
+        self._app.awaited.when_done(evicted, told, self._app.tell_error)
+
+    def choose_chat(
+        self,
+        chats: Sequence[str],
+        title_of: Callable[[str], str],
+        go_to: Callable[[str], object],
+    ) -> None:
+        """Go to the chat, or to the one of several that the user chooses."""
+        known = [chat for chat in chats if self._app.workspace.find(chat) is not None]
+        if not known:
+            self._app.tell("No chat of the list uses this.")
+        elif len(known) == 1:
+            go_to(known[0])
+        else:
+
+            def chosen(chat: str | None) -> None:
+                if chat is not None:
+                    go_to(chat)
+
+            choices = [Choice(chat, title_of(chat)) for chat in known]
+            self._app.push_screen(PickerScreen(choices, prompt="Go to a chat"), chosen)
+
+    def _tell_pinned(self, pin: PinView) -> None:
+        tell_pinned(self._app, pin)
+        self._done()
+
+    def _tell_unpinned(self, pin: PinView) -> None:
+        self._app.tell(f"Unpinned: {grouped(pin.num_held)} blocks can be evicted again.")
+        self._done()
+
+
+def tell_pinned(app: LocalPagedApp, pin: PinView) -> None:
+    """Say what is pinned, and that it is for this run alone."""
+    later = pin.num_blocks - pin.num_held
+    rest = f", {grouped(later)} more as soon as they are computed" if later else ""
+    app.tell(f"Pinned {grouped(pin.num_held)} blocks{rest}, until you unpin them or quit.")

@@ -1,0 +1,53 @@
+"""The colours of the block map, for a dark and a light ground."""
+
+from __future__ import annotations
+
+_DARK = {
+    "free": "#1f242d",
+    "held": "#7fb0e8",
+    "cached": "#3f5a7a",
+    "pinned": "#e0b26c",
+    "several": "#cfd4dd",
+    "other": "#6f7889",
+    "heat0": "#33506b",
+    "heat1": "#4f86ad",
+    "heat2": "#69b3a2",
+    "heat3": "#d9b45f",
+    "heat4": "#e88388",
+    "chat0": "#7fb0e8",
+    "chat1": "#e3b17a",
+    "chat2": "#97c28a",
+    "chat3": "#bba2e6",
+    "chat4": "#e88388",
+    "chat5": "#7cc4bd",
+    "chat6": "#d6cf7a",
+    "chat7": "#d792c3",
+    "cursor": "#ffffff",
+}
+_LIGHT = {
+    "free": "#e4e7ec",
+    "held": "#2563b8",
+    "cached": "#9db8d9",
+    "pinned": "#c07a10",
+    "several": "#2b3138",
+    "other": "#8b94a1",
+    "heat0": "#b3c7de",
+    "heat1": "#6f9cc7",
+    "heat2": "#3d9482",
+    "heat3": "#c98a12",
+    "heat4": "#b3261e",
+    "chat0": "#2563b8",
+    "chat1": "#a35200",
+    "chat2": "#2f7a3c",
+    "chat3": "#7a3fb4",
+    "chat4": "#b3261e",
+    "chat5": "#0b7a75",
+    "chat6": "#85790a",
+    "chat7": "#a8358a",
+    "cursor": "#000000",
+}
+
+
+def colour_of(paint: str, *, is_dark: bool) -> str:
+    """Return the colour of a class, as #rrggbb."""
+    return (_DARK if is_dark else _LIGHT)[paint]
