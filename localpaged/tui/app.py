@@ -20,6 +20,7 @@ from localpaged.config_file import UiSettings
 from localpaged.errors import LocalPagedError
 from localpaged.plain_text import visible
 from localpaged.tui import clipboard
+from localpaged.tui.awaited import Awaited
 from localpaged.tui.bridge import EventBridge
 from localpaged.tui.commands.commands import Commands
 from localpaged.tui.coordinator import Coordinator
@@ -32,6 +33,7 @@ from localpaged.tui.paste_guard import guard_pastes, restored
 from localpaged.tui.preferences import save_theme, saved_theme
 from localpaged.tui.screens.chat import ChatScreen
 from localpaged.tui.screens.confirm import ConfirmScreen
+from localpaged.tui.screens.live import LiveScreen
 from localpaged.tui.theme import DARK, LIGHT, known_theme, themes
 from localpaged.tui.typist import Fence, Typist
 from localpaged.tui.workspace import Workspace
@@ -54,7 +56,7 @@ class LocalPagedApp(App[None]):
 
     TITLE = "localpaged"
     ENABLE_COMMAND_PALETTE = False
-    CSS_PATH: ClassVar = ["styles/app.tcss", "styles/dialogs.tcss"]
+    CSS_PATH: ClassVar = ["styles/app.tcss", "styles/dialogs.tcss", "styles/blocks.tcss"]
     BINDINGS: ClassVar[list[BindingType]] = []
 
     def __init__(
@@ -73,6 +75,7 @@ class LocalPagedApp(App[None]):
         self.set_keymap(keymap)
         show_keymap(keymap)
         self._bridge = EventBridge()
+        self.awaited = Awaited(self.nudge)
         self.is_opened = False
         self.failure: LocalPagedError | None = None
         self._next_poll_s = 0.0
@@ -187,13 +190,21 @@ class LocalPagedApp(App[None]):
                 self.commands.answers.resume_stopped(changes.to_resume)
             for missing in changes.missing:
                 self.tell(f"{missing.chosen} is not here any more; {missing.default} answers.")
-            is_moving = self.chat.flush(self.service.snapshot(), changes)
+            snapshot = self.service.snapshot()
+            is_moving = self.chat.flush(snapshot, changes)
+            self.awaited.take()
+            if isinstance(self.screen, LiveScreen):
+                is_moving = self.screen.beat(snapshot, changes) or is_moving
             self.commands.drafts.keep_if_due()
             self._follow_history()
             return is_moving
         except LocalPagedError as error:
             self.tell_error(error)
             return False
+
+    def nudge(self) -> None:
+        """Have `beat` called soon. Any thread."""
+        self._bridge.put(())
 
     def _follow_history(self) -> None:
         now_s = monotonic()

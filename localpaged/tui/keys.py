@@ -12,8 +12,9 @@ CHATS = "Chats"
 ANSWERS = "Answers"
 IN_LIST = "In the list of chats"
 IN_TRANSCRIPT = "In the transcript"
+MEMORY = "Memory"
 APP = "Application"
-GROUPS = (WRITING, CHATS, ANSWERS, IN_LIST, IN_TRANSCRIPT, APP)
+GROUPS = (WRITING, CHATS, ANSWERS, IN_LIST, IN_TRANSCRIPT, MEMORY, APP)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +95,9 @@ ACTIONS = (
     Action(
         "copy_code", "Copy the last code block", IN_TRANSCRIPT, "Y", slash="code", footer="code"
     ),
+    Action("blocks", "KV memory, block by block", MEMORY, "F3", "f3", "blocks"),
+    Action("pin", "Keep this chat in memory", MEMORY, "", slash="pin", argument="system"),
+    Action("unpin", "Let this chat be evicted", MEMORY, "", slash="unpin"),
     Action("palette", "All commands", APP, "^P", "ctrl+p", "commands", footer="commands"),
     Action("help", "Help", APP, "F1", "f1", "help", footer="help"),
     Action("theme", "Dark or light, remembered", APP, "", slash="theme"),

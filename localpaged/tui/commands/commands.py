@@ -10,6 +10,7 @@ from localpaged.tui.commands.answers import AnswerCommands
 from localpaged.tui.commands.base import CommandGroup
 from localpaged.tui.commands.chats import ChatCommands
 from localpaged.tui.commands.drafts import DraftCommands
+from localpaged.tui.commands.memory import MemoryCommands
 from localpaged.tui.commands.options import OptionCommands
 from localpaged.tui.keys import BY_SLASH, commands, key_of
 from localpaged.tui.screens.help import HelpScreen
@@ -35,6 +36,7 @@ class Commands(CommandGroup):
         self.chats = ChatCommands(app, screen, self.drafts)
         self.answers = AnswerCommands(app, screen, self.chats)
         self.options = options = OptionCommands(app, screen)
+        self.memory = memory = MemoryCommands(app, screen, self.chats)
         self._leave_until_s = 0.0
         chats, answers, workspace = self.chats, self.answers, self._workspace
         self.deeds: dict[str, Callable[[], None]] = {
@@ -59,6 +61,9 @@ class Commands(CommandGroup):
             "thoughts": answers.toggle_thoughts,
             "copy_all": answers.copy_with_reasoning,
             "newest": self._transcript.follow,
+            "blocks": memory.show_blocks,
+            "pin": memory.pin,
+            "unpin": memory.unpin,
             "palette": self.palette,
             "help": self.show_help,
             "theme": app.toggle_theme,
@@ -71,6 +76,7 @@ class Commands(CommandGroup):
             "system": options.set_system,
             "set": options.set_values,
             "seed": options.set_seed,
+            "pin": memory.pin_part,
         }
 
     def run(self, action_id: str) -> None:
