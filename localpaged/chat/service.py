@@ -16,6 +16,7 @@ from localpaged.chat.chat_options import (
     sampling_of,
     sampling_to_continue,
 )
+from localpaged.chat.compare import Compares
 from localpaged.chat.events import SavingFailed, SavingRecovered
 from localpaged.chat.feed import EngineFeed
 from localpaged.chat.history import ChatHistory
@@ -89,6 +90,16 @@ class ChatService:
         )
         self.history = ChatHistory(
             store=store, live=self._live, intake=self._intake, submit=self._submit
+        )
+        self.compares = Compares(
+            store=store,
+            live=self._live,
+            models=self._models,
+            runner=self._runner,
+            intake=self._intake,
+            submit=self._submit,
+            sampling=self.default_sampling,
+            transcript=self.transcript,
         )
         store.writer.on_failing = self._saving_failed
         store.writer.on_recovered = self._saving_recovered

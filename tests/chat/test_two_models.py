@@ -11,10 +11,12 @@ import pytest
 
 from localpaged import wiring
 from localpaged.chat.cache_report import CacheCause
-from localpaged.chat.events import ModelFailed, TurnCacheReport
+from localpaged.chat.compare import make_specs
+from localpaged.chat.events import ChatEvent, ModelFailed, TurnCacheReport
 from localpaged.chat.service import ChatService
 from localpaged.config import Settings
-from localpaged.engine.params import SamplingParams
+from localpaged.engine import engine
+from localpaged.engine.params import BLOCK_SIZE_TOKENS, SamplingParams
 from localpaged.errors import ModelError
 from localpaged.models.registry import add_entry
 from localpaged.store.rows import TurnStatus
@@ -111,3 +113,34 @@ def test_a_model_that_does_not_fit_is_refused_with_its_numbers(
     assert "second needs 0.0" in error.message and "0.00 GiB are free" in error.message
     assert recorder.wait_for(ModelFailed).model_name == "second"
     assert ask(run, service.new_chat().id)[1] is TurnStatus.DONE
+
+
+def test_a_compare_reads_its_prompt_once_for_each_model_and_shares_the_blocks(
+    run: tuple[ChatService, Recorder], monkeypatch: pytest.MonkeyPatch
+):
+    service, recorder = run
+    monkeypatch.setattr(engine, "SNAPSHOT_INTERVAL_S", 0.0)
+    shared: dict[str, int] = {}
+
+    def look(events: tuple[ChatEvent, ...]) -> None:
+        for name in ("first", "second"):
+            for view in service.snapshot(name).sequences:
+                shared[view.chat_id] = max(shared.get(view.chat_id, 0), view.shared_blocks)
+
+    service.subscribe(look)
+    prompt = "what is the capital of france? the quick brown fox jumps. " * 4
+    specs = make_specs(num_samples=3, models=["first", "second"], temperatures=[1.0], seed=1)
+    begun = service.compares.start(prompt, specs)
+    turns = [branch.exchanges[-1].turn for branch in begun.branches]
+    ends = [recorder.wait_ended(turn.id) for turn in turns if turn is not None]
+    assert {ended.status for ended in ends} == {TurnStatus.DONE}
+    for name, bills in (("first", ends[:3]), ("second", ends[3:])):
+        usages = [ended.usage for ended in bills if ended.usage is not None]
+        num_prompt = usages[0].prompt_tokens
+        assert num_prompt > 5 * BLOCK_SIZE_TOKENS
+        # one reads all of it, the others wait for it and read what fills no block
+        tail = (num_prompt - 1) % BLOCK_SIZE_TOKENS + 1
+        assert sorted(usage.new_tokens for usage in usages) == [tail, tail, num_prompt]
+        snapshot = service.snapshot(name)
+        assert snapshot.computed_prompt_tokens == num_prompt + 2 * tail
+    assert [shared[branch.chat.id] for branch in begun.branches] == [num_prompt // 16] * 6
