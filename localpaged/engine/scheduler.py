@@ -28,6 +28,8 @@ from localpaged.engine.step_plan import (
 from localpaged.engine.swap_pace import SwapPace
 
 FOREGROUND_WEIGHT = 4
+SMALLEST_CHUNK_TOKENS = 4
+"""What a prompt gets of a step beside streaming answers, however slow reading is."""
 
 
 class Scheduler:
@@ -44,7 +46,8 @@ class Scheduler:
         self.config = config
         self.pace = Pace(
             stretch=config.stream_stretch,
-            smallest_tokens=config.block_size,
+            smallest_tokens=SMALLEST_CHUNK_TOKENS,
+            first_tokens=config.block_size,
             largest_tokens=config.step_tokens,
         )
         self.swap_pace = SwapPace(config.host_use, self.pace, block_size=config.block_size)
@@ -123,7 +126,8 @@ class Scheduler:
             self._plan_row(sequence, 1, rows, draft_price=price)
         budget = self.config.step_tokens - len(rows)
         if rows:
-            budget = min(budget, self.pace.prompt_tokens())
+            allowed = self.pace.prompt_tokens(num_decodes=len(rows), context=self._read_before())
+            budget = min(budget, allowed)
         grants = self._share_out(budget, may_admit=self.num_preemptions == num_preempted)
         for sequence, num_tokens in grants:
             self._plan_row(sequence, num_tokens, rows)
@@ -170,7 +174,10 @@ class Scheduler:
             self.draft_costs.learn(num_decodes=num_decodes, num_drafts=num_drafts, seconds=own_s)
         if num_drafts == 0:
             self.pace.learn(
-                num_decodes=num_decodes, num_prompt_tokens=num_prompt_tokens, seconds=own_s
+                num_decodes=num_decodes,
+                num_prompt_tokens=num_prompt_tokens,
+                context=max((row.start for row in plan.rows if len(row.token_ids) > 1), default=0),
+                seconds=own_s,
             )
 
     def accept_draft(self, sequence: Sequence) -> None:
@@ -211,6 +218,11 @@ class Scheduler:
     @property
     def _context_blocks(self) -> int:
         return -(-self.config.context_length // self.config.block_size)
+
+    def _read_before(self) -> int:
+        """The most that a prompt which is being read has behind it."""
+        reading = [s.num_computed for s in self.running if s.num_todo > 1 and not s.is_paused]
+        return max(reading, default=0)
 
     def _admissible(self) -> list[Sequence]:
         return [s for s in self.waiting if not s.is_paused]
