@@ -178,3 +178,23 @@ def test_after_a_crash_the_answer_is_there_and_goes_on(ready_home):
     assert conversation.messages[-1].text.startswith(kept)
     assert len(conversation.messages[-1].text) > len(kept)
     assert [turn.status for turn in conversation.turns] == [TurnStatus.STOPPED]
+
+
+def test_an_editor_has_the_terminal_and_gives_it_back(listed_home, tmp_path, monkeypatch):
+    program = tmp_path / "editor"
+    program.write_text('#!/bin/sh\necho in the editor; read line; echo "$line" >> "$1"\n')
+    program.chmod(0o700)
+    monkeypatch.setenv("EDITOR", str(program))
+    with in_terminal(command_line("chat", script=["ok"])) as terminal:
+        terminal.until_shown("Ask anything")
+        terminal.send("draft ")
+        terminal.until_shown("draft")
+        terminal.send("\x07")
+        terminal.until_shown("in the editor")
+        assert echoes(terminal)
+        terminal.send("of mine\r")
+        terminal.until_shown("draft of mine", "^P commands")
+        assert not echoes(terminal)
+        terminal.send(QUIT)
+        assert terminal.wait() == 0
+        assert echoes(terminal)

@@ -12,6 +12,7 @@ from localpaged.tui.commands.chats import ChatCommands
 from localpaged.tui.commands.drafts import DraftCommands
 from localpaged.tui.commands.memory import MemoryCommands
 from localpaged.tui.commands.options import OptionCommands
+from localpaged.tui.commands.writing import WritingCommands
 from localpaged.tui.keys import BY_SLASH, commands, key_of
 from localpaged.tui.screens.help import HelpScreen
 from localpaged.tui.screens.picker import Choice, PickerScreen
@@ -36,6 +37,7 @@ class Commands(CommandGroup):
         self.chats = ChatCommands(app, screen, self.drafts)
         self.answers = AnswerCommands(app, screen, self.chats)
         self.options = options = OptionCommands(app, screen)
+        self.writing = writing = WritingCommands(app, screen, self.drafts, options)
         self.memory = memory = MemoryCommands(app, screen, self.chats)
         self._leave_until_s = 0.0
         chats, answers, workspace = self.chats, self.answers, self._workspace
@@ -48,9 +50,10 @@ class Commands(CommandGroup):
             "sidebar": chats.toggle_list,
             "rename": lambda: chats.rename(workspace.current),
             "delete": lambda: chats.delete(workspace.current),
+            "editor": writing.edit_prompt,
             "options": options.edit,
             "model": options.choose_model,
-            "system": options.show_system,
+            "system": writing.edit_system,
             "set": options.show_values,
             "seed": options.show_values,
             "undo": chats.undo,

@@ -103,12 +103,6 @@ class OptionCommands(CommandGroup):
         )
         return True
 
-    def show_system(self) -> None:
-        """Tell the system prompt, and how to change it."""
-        text = system_of(self._workspace.current)
-        shown = f"The system prompt is: {_short(text)}" if text else "There is no system prompt."
-        self._app.tell(f"{shown}  /system and a text sets it.")
-
     def set_values(self, text: str) -> bool:
         """Set parameters written as `temp=0.7 top_p=0.9`; an empty value is the default."""
         session = self._workspace.current
