@@ -57,5 +57,11 @@ class ChatModel(Protocol):
         Control tokens written in a message's text stay text: they never become control ids.
         """
 
+    def pieces(self, ids: Sequence[int]) -> Sequence[bytes]:
+        """Return what each id of an answer adds to its text, in UTF-8; b"" for control tokens.
+
+        A piece may be part of a character.
+        """
+
     def spell(self, ids: Sequence[int]) -> str:
         """Return what a person reads in these ids: their text, control tokens by their names."""

@@ -8,7 +8,7 @@ from localpaged.chat.events import TurnEnded
 from localpaged.chat.live import LiveTurn
 from localpaged.chat.thought import from_json
 from localpaged.engine.events import FinishReason, Usage
-from localpaged.errors import LocalPagedError
+from localpaged.errors import LocalPagedError, PromptTooLong
 from localpaged.store.rows import Turn, TurnStatus
 
 
@@ -47,6 +47,8 @@ def ended_row(live: LiveTurn, ending: Ending, *, now: float) -> Turn:
             prompt_tokens=live.prefill.prompt_tokens,
             cached_tokens=live.prefill.cached_tokens,
         )
+    if isinstance(ending.error, PromptTooLong) and live.prompt is not None:
+        return replace(row, prompt_tokens=len(live.prompt.ids))
     return row
 
 

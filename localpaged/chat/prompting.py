@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -9,6 +10,7 @@ from localpaged.chat.view import sent
 from localpaged.prompt import ChatModel, PromptMessage
 from localpaged.store.rows import Message, Turn
 from localpaged.store.store import Conversation, Store
+from localpaged.store.text import storable
 from localpaged.store.token_ids import unpack
 
 
@@ -36,21 +38,60 @@ def make_prompt(store: Store, model: ChatModel, turn: Turn) -> Prompt:
     Answers keep the ids they were made of by this very model; all else is written as text.
     """
     conversation = store.conversation(turn.chat_id, up_to=turn.parent_hash)
-    known = _known_ids(conversation, model)
-    told = _answered(sent(conversation.chat, conversation.messages))
+    known = known_ids(conversation, model)
+    told = answered(sent(conversation.chat, conversation.messages))
     messages = [
         PromptMessage(message.role, message.text, known.get(message.hash)) for message in told
     ]
-    if not turn.partial_text:
-        return Prompt(model.render(messages), told)
-    begun = PromptMessage("assistant", turn.partial_text, _ids_of(turn, model))
-    ids = model.render([*messages, begun], continue_last=True)
+    ids, num_begun = prompt_ids(model, messages, turn)
+    return Prompt(ids, told, num_begun)
+
+
+def prompt_ids(
+    model: ChatModel, messages: Sequence[PromptMessage], turn: Turn
+) -> tuple[tuple[int, ...], int | None]:
+    """Return the ids of a prompt, and how many at its end are of the answer that `turn` goes on.
+
+    None when they cannot be told from those before them.
+    """
+    if not is_begun(turn):
+        return model.render(messages), 0
     question = model.render(messages)
+    exact = _exact_ids(turn, model)
+    if exact is not None:
+        return (*question, *exact), len(exact)
+    begun = PromptMessage("assistant", turn.partial_text, ids_of(turn, model))
+    ids = model.render([*messages, begun], continue_last=True)
     is_in_front = ids[: len(question)] == question
-    return Prompt(ids, told, len(ids) - len(question) if is_in_front else None)
+    return ids, len(ids) - len(question) if is_in_front else None
 
 
-def _answered(messages: Sequence[Message]) -> Sequence[Message]:
+def is_begun(turn: Turn) -> bool:
+    """Whether an answer that is asked for has a beginning already: it may be half a character."""
+    return bool(turn.partial_text or turn.token_ids)
+
+
+def text_of(pieces: Sequence[bytes]) -> str:
+    """Return the text that tokens make so far: what is part of a character at its end waits."""
+    decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
+    return storable(decoder.decode(b"".join(pieces)))
+
+
+def _exact_ids(turn: Turn, model: ChatModel) -> tuple[int, ...] | None:
+    """Return the ids of an answer so far, if they are all of its text and nothing but text.
+
+    They stand behind the question as the model wrote them, whatever a template makes of answers.
+    """
+    ids = ids_of(turn, model)
+    if ids is None:
+        return None
+    pieces = model.pieces(ids)
+    # the first token may be no more than the space that some tokenizers put before a text
+    is_text = all(p or model.spell((id_,)) == " " for id_, p in zip(ids, pieces, strict=True))
+    return ids if is_text and text_of(pieces) == turn.partial_text else None
+
+
+def answered(messages: Sequence[Message]) -> Sequence[Message]:
     """Leave out questions whose answer never began: refused ones would be refused for ever."""
     told: list[Message] = []
     for message in messages:
@@ -62,16 +103,18 @@ def _answered(messages: Sequence[Message]) -> Sequence[Message]:
     return told
 
 
-def _known_ids(conversation: Conversation, model: ChatModel) -> Mapping[str, tuple[int, ...]]:
+def known_ids(conversation: Conversation, model: ChatModel) -> Mapping[str, tuple[int, ...]]:
+    """Return the ids that a conversation's answers were made of by this very model, by hash."""
     # The chat's own turns come last and win: a message may be the answer of several.
     return {
         turn.tip_hash: ids
         for turn in conversation.turns
-        if turn.tip_hash is not None and (ids := _ids_of(turn, model)) is not None
+        if turn.tip_hash is not None and (ids := ids_of(turn, model)) is not None
     }
 
 
-def _ids_of(turn: Turn, model: ChatModel) -> tuple[int, ...] | None:
+def ids_of(turn: Turn, model: ChatModel) -> tuple[int, ...] | None:
+    """Return the ids of a turn's answer; None when they are not known, or another model's."""
     is_same = (turn.model, turn.model_fingerprint) == (model.name, model.fingerprint)
     return unpack(turn.token_ids) if is_same and turn.token_ids else None
 
@@ -79,8 +122,8 @@ def _ids_of(turn: Turn, model: ChatModel) -> tuple[int, ...] | None:
 def chat_prefix(store: Store, model: ChatModel, chat_id: str) -> tuple[int, ...]:
     """Return the ids that every next prompt of a chat as it is now begins with."""
     conversation = store.conversation(chat_id)
-    known = _known_ids(conversation, model)
-    told = _answered(sent(conversation.chat, conversation.messages))
+    known = known_ids(conversation, model)
+    told = answered(sent(conversation.chat, conversation.messages))
     return _prefix(model, [PromptMessage(m.role, m.text, known.get(m.hash)) for m in told])
 
 

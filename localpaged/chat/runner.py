@@ -22,7 +22,7 @@ from localpaged.chat.ending import Ending, ended_event, ended_row
 from localpaged.chat.events import ModelFailed, TurnCacheReport, TurnModelMissing
 from localpaged.chat.live import LiveTurn, LiveTurns
 from localpaged.chat.models import Models, opening_error
-from localpaged.chat.prompting import make_prompt
+from localpaged.chat.prompting import is_begun, make_prompt
 from localpaged.chat.publisher import Publisher
 from localpaged.chat.thought import reader_of
 from localpaged.engine.events import (
@@ -114,6 +114,10 @@ class TurnRunner:
     def engine_failed(self, error: LocalPagedError) -> None:
         """There will be no more answers: all turns fail."""
         self._inbox.put(partial(self._fail_all, error))
+
+    def run_soon(self, command: Command) -> None:
+        """Run what may take long, after what was asked for before it."""
+        self._inbox.put(command)
 
     def close(self) -> None:
         """End the turns that the engine never ended, then the worker. The engine must be closed."""
@@ -256,7 +260,7 @@ class TurnRunner:
     def _submit(self, live: LiveTurn, model: ChatModel) -> None:
         chat_id = live.turn.chat_id
         placed = place_question(live.turn, chat_tip=self._tip(live.turn))
-        is_continued = bool(placed.turn.partial_text)
+        is_continued = is_begun(placed.turn)
         live.model = model
         live.turn = replace(placed.turn, model=model.name)
         if not is_continued:

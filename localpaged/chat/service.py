@@ -17,6 +17,7 @@ from localpaged.chat.chat_options import (
     sampling_to_continue,
 )
 from localpaged.chat.compare import Compares
+from localpaged.chat.context import ChatContext
 from localpaged.chat.events import SavingFailed, SavingRecovered
 from localpaged.chat.feed import EngineFeed
 from localpaged.chat.history import ChatHistory
@@ -101,6 +102,15 @@ class ChatService:
             sampling=self.default_sampling,
             transcript=self.transcript,
         )
+        self.context = ChatContext(
+            store=store,
+            live=self._live,
+            models=self._models,
+            run_soon=self._runner.run_soon,
+            intake=self._intake,
+            submit=self._submit,
+        )
+        self._publisher.subscribe(self.context.receive)
         store.writer.on_failing = self._saving_failed
         store.writer.on_recovered = self._saving_recovered
         self._runner.start()

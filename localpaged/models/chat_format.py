@@ -124,6 +124,15 @@ class ChatFormat:
         text = b"".join(self.token_bytes[id_] for id_ in ids).decode("utf-8", "replace")
         return text.removeprefix(" ") if self.strips_first_space else text
 
+    def pieces(self, ids: Sequence[int]) -> Sequence[bytes]:
+        """Return what each id of an answer adds to its text; b"" for control tokens."""
+        known = self.token_bytes
+        pieces = [known[id_] if 0 <= id_ < len(known) else b"" for id_ in ids]
+        first = next((i for i, piece in enumerate(pieces) if piece), None)
+        if self.strips_first_space and first is not None:
+            pieces[first] = pieces[first].removeprefix(b" ")
+        return pieces
+
     def spell(self, ids: Sequence[int]) -> str:
         """Return what a person reads in these ids: their text, control tokens by their names."""
         known = self._spellings

@@ -153,7 +153,8 @@ def test_an_answer_whose_beginning_cannot_be_told_from_the_question_has_no_ids(
             ids = super().render(messages, continue_last=continue_last)
             return (*map(ord, "open"), *ids) if continue_last else ids
 
-    engine = ScriptedEngine([("Once ",), ("upon",), ("ok",)])
+    # ids that do not spell the text stand for nothing
+    engine = ScriptedEngine([Answer(("Once ",), ((7,),)), ("upon",), ("ok",)])
     service, _, recorder = make_service(
         database_path, engine=engine, model=ready_model(Rewriting())
     )

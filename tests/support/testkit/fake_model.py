@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 _CONTROL_BASE = 0x110000  # above every Unicode code point: no text can forge these ids
 _PIECE_BASE = 0x200000
+HALF_BASE = 0x400000  # plus a byte: a token that is a part of a character
 _ROLE_IDS = {"system": _CONTROL_BASE, "user": _CONTROL_BASE + 1, "assistant": _CONTROL_BASE + 2}
 _ROLES = {role_id: role for role, role_id in _ROLE_IDS.items()}
 END_ID = _CONTROL_BASE + 3
@@ -99,6 +100,10 @@ class FakeChatModel:
         opening = map(ord, "<think>\n") if self.opens_thoughts else ()
         return (*ids, _ROLE_IDS["assistant"], *opening)
 
+    def pieces(self, ids: Sequence[int]) -> Sequence[bytes]:
+        """Return what each id adds to an answer; nothing for roles and ends."""
+        return [b"" if id_ in _NAMES else _piece_bytes(id_) for id_ in ids]
+
     def spell(self, ids: Sequence[int]) -> str:
         """Return what the ids stand for."""
         return "".join(_spelling(token_id) for token_id in ids)
@@ -126,6 +131,15 @@ def read_prompt(prompt_ids: Sequence[int]) -> list[tuple[str, str]]:
     return pairs
 
 
+def _piece_bytes(token_id: int) -> bytes:
+    if token_id >= HALF_BASE:
+        return bytes([token_id - HALF_BASE])
+    return _spelling(token_id).encode("utf-8", "surrogatepass")
+
+
 def _spelling(token_id: int) -> str:
+    if token_id >= HALF_BASE:
+        return "\ufffd"
+
     known = _NAMES.get(token_id) or _PIECES.get(token_id)
     return known if known is not None else chr(token_id)
