@@ -16,6 +16,7 @@ from localpaged.engine.params import BLOCK_SIZE_TOKENS, EngineConfig
 from localpaged.errors import ConfigError, NoRoom
 from localpaged.memory_plan import MemoryPlan, working_bytes
 from localpaged.models.opened_model import OpenedModel
+from localpaged.thread_waiting import wait_briefly
 
 if TYPE_CHECKING:
     import torch
@@ -58,6 +59,7 @@ def load_core(
     """
     started_s = time.perf_counter()
     on_load(LoadEvent("Starting torch"))
+    wait_briefly()
     import torch
 
     from localpaged.engine.answer import Vocabulary

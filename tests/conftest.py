@@ -9,6 +9,10 @@ from pathlib import Path
 import pytest
 
 from localpaged import paths
+from localpaged.thread_waiting import wait_briefly
+
+# Before any test imports torch, which reads it once.
+wait_briefly()
 
 MODEL_NAME = "smollm2-135m-instruct"
 
