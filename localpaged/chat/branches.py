@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from localpaged.store.lineage import Lineage
 from localpaged.store.rows import Siblings
+from localpaged.store.store import Store
 
 
 @dataclass(slots=True)
@@ -19,6 +20,15 @@ class _Node:
     order: int
     is_empty: bool = False
     is_open: bool = False
+
+
+def end_of_way(store: Store, chat_id: str, message_hash: str) -> str:
+    """Return where a chat goes on from a message: an answer may be, word for word, one that it
+    had, and what was said below that must not get out of reach."""
+    if not store.has_replies(message_hash):
+        return message_hash
+    tree = BranchTree(store.chat_tree(chat_id)[1])
+    return tree.newest_leaf(message_hash) if tree.has(message_hash) else message_hash
 
 
 class BranchTree:
@@ -41,6 +51,10 @@ class BranchTree:
                     self._add(key, place.parent_hash, place.role, is_empty=place.is_empty)
             if turn.is_asked_last:
                 self._add(turn.id, turn.parent_hash, "assistant", is_open=True)
+
+    def has(self, key: str) -> bool:
+        """Whether a line belongs to the chat."""
+        return key in self._nodes
 
     def siblings(self, key: str) -> Siblings | None:
         """Return the versions of a line; None when there is no other.

@@ -16,6 +16,7 @@ from concurrent.futures import Future
 from dataclasses import replace
 from functools import partial
 
+from localpaged.chat.branches import end_of_way
 from localpaged.chat.cache_report import to_json
 from localpaged.chat.cache_watch import CacheWatch
 from localpaged.chat.ending import Ending, ended_event, ended_row
@@ -308,8 +309,11 @@ class TurnRunner:
 
     def _place(self, live: LiveTurn, row: Turn, *, text: str) -> Turn:
         placed = place_answer(row, chat_tip=self._tip(row), text=text)
+        tip_hash = placed.turn.tip_hash
+        if tip_hash is not None and not self._queues.get(row.chat_id):
+            tip_hash = end_of_way(self._store, row.chat_id, tip_hash)
         advance = change_chat(
-            row.chat_id, tip_hash=placed.turn.tip_hash, updated_at=row.finished_at or time.time()
+            row.chat_id, tip_hash=tip_hash, updated_at=row.finished_at or time.time()
         )
         self._store.submit(
             Write(

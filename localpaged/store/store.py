@@ -223,6 +223,16 @@ class Store:
 
         return self._read(read)
 
+    def has_replies(self, message_hash: str) -> bool:
+        """Whether any message of any chat follows this one."""
+
+        def read(db: Database, overlay: Overlay) -> bool:
+            unsaved = overlay.messages().values()
+            is_replied = any(message.parent_hash == message_hash for message in unsaved)
+            return is_replied or tree.has_replies(db, message_hash)
+
+        return self._read(read)
+
     def last_sent(self, chat_id: str) -> SentSequence | None:
         """Return what the engine read and wrote for a chat last; for a fork that has no answer of
         its own yet, for the chat it came from. None when that is not known."""

@@ -85,6 +85,12 @@ def has_message(db: Database, message_hash: str) -> bool:
     return found.fetchone() is not None
 
 
+def has_replies(db: Database, message_hash: str) -> bool:
+    """Whether any message follows this one."""
+    found = db.execute("SELECT 1 FROM messages WHERE parent_hash = ? LIMIT 1", [message_hash])
+    return found.fetchone() is not None
+
+
 def verify(db: Database) -> list[str]:
     """Derive every hash again; return those that do not match their rows, or lack their parent."""
     messages = _assemble(db.execute(_ALL))

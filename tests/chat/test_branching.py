@@ -420,3 +420,13 @@ def test_siblings_are_there_again_after_a_restart(database_path: Path):
     store = Store.open(database_path)
     assert store.verify() == []
     store.close()
+
+
+def test_the_same_answer_again_brings_back_what_followed_it(talk: Talk):
+    talk.engine._script = lambda request: ("same",)
+    first = talk.say("q1")
+    talk.say("q2")
+    talk.finish(talk.service.regenerate(first.id))
+    assert talk.texts() == ["q1", "same", "q2", "same"]
+    assert talk.versions() == ["-"] * 4
+    talk.service.close()

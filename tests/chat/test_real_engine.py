@@ -176,3 +176,40 @@ def test_a_chat_whose_memory_others_took_is_told_so(chatting: Chatting):
     assert report.matched_tokens + BLOCK <= report.agreed_tokens
     assert report.agreed_tokens >= first.prompt_tokens
     assert report.is_surprising
+
+
+def test_a_fork_and_an_edit_compute_only_what_is_new(chatting: Chatting):
+    chat = chatting.service.new_chat(system="you are a helpful assistant of the lazy dog")
+    for text in ("what is the capital?", "and of italy?"):
+        chatting.ask(chat.id, text)
+    before = chatting.engine.sequence(0)
+    lines = chatting.service.transcript(chat.id)
+    answer, second = lines[2].key, lines[3].key
+
+    fork = chatting.service.fork(chat.id, answer)
+    chatting.ask(fork.id, "sure?")
+    edited = chatting.service.edit(chat.id, second, "or of spain?", sampling=GREEDY)
+    assert chatting.recorder.wait_ended(edited.id).status is TurnStatus.DONE
+    reports = [event.report for event in chatting.recorder.of(TurnCacheReport)[-2:]]
+
+    for request, report in zip(chatting.engine.requests[-2:], reports, strict=True):
+        # all that the first answer was made with, by its exact ids
+        assert request.prompt_ids[: len(before)] == before
+        assert report.matched_tokens > len(before) - 1 - BLOCK
+
+
+def test_a_regenerated_answer_reads_nothing_again(chatting: Chatting):
+    chat = chatting.service.new_chat(system="you are a helpful assistant of the lazy dog")
+    sampling = SamplingParams(temperature=1.0, max_tokens=20)
+    turn = chatting.service.send(chat.id, "what is the capital?", sampling=sampling)
+    chatting.recorder.wait_ended(turn.id)
+
+    again = chatting.service.regenerate(turn.id, sampling=sampling)
+    chatting.recorder.wait_ended(again.id)
+
+    first, second = chatting.engine.requests
+    assert second.prompt_ids == first.prompt_ids
+    assert second.sampling.seed != first.sampling.seed
+    report = chatting.recorder.of(TurnCacheReport)[-1].report
+    assert report.matched_tokens > len(first.prompt_ids) - 1 - BLOCK
+    assert chatting.engine.sequence(0) != chatting.engine.sequence(1)
