@@ -113,12 +113,14 @@ def _users_of_block(
 ) -> str:
     refs = seen.refs[block]
     count = f"{refs} or more" if refs == MAX_REFS else grouped(refs)
-    holders = _titles(tuple(table.chat_id for table in seen.holders(block)), title_of)
+    holding = tuple(table.chat_id for table in seen.holders(block))
+    holders = _titles(holding, title_of)
     if seen.states[block] == BlockState.PINNED:
         holders = f"{holders}, a pin" if holders else "a pin"
     held = f"held by {count}: {holders}" if refs else "held by nobody now"
-    chats = _titles(place[0].chats, title_of) if place is not None else ""
-    return f"{held}; kept of {chats}" if chats else held
+    chats = place[0].chats if place is not None else ()
+    others = _titles(tuple(chat for chat in chats if chat not in holding), title_of)
+    return f"{held}; kept for {others}" if others else held
 
 
 def _titles(chats: tuple[str, ...], title_of: TitleOf) -> str:

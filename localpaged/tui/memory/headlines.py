@@ -20,6 +20,8 @@ Pair = tuple[list[Run], list[Run]]
 
 def head_runs(seen: Inspection, glyphs: Glyphs, *, is_wide: bool) -> Pair:
     """How large the pool is, and which share of it is in which state."""
+    if not seen.num_blocks:
+        return [Run("KV memory", Role.ACCENT, STRONG)], []
     dot = Run(f" {glyphs.dot} ", Role.FAINT)
     left = [
         Run("KV ", Role.ACCENT, STRONG),
@@ -42,20 +44,31 @@ def head_runs(seen: Inspection, glyphs: Glyphs, *, is_wide: bool) -> Pair:
     return left, right
 
 
-def total_runs(seen: Inspection, snapshot: EngineSnapshot, glyphs: Glyphs) -> list[Run]:
+def total_runs(
+    seen: Inspection, snapshot: EngineSnapshot, glyphs: Glyphs, *, is_wide: bool
+) -> list[Run]:
     """What sharing saves now, and what the engine did for it since its start."""
-    saved = seen.saved_blocks
-    parts = [
-        f"{percent(snapshot.cached_prompt_tokens, snapshot.prompt_tokens)} hit rate",
-        _counted(snapshot.block_copies, "copy", "copies"),
-        _counted(snapshot.evicted_blocks, "eviction", "evictions"),
-        _counted(snapshot.preemptions, "preemption", "preemptions"),
-    ]
-    runs = [
-        Run("saved by sharing: ", Role.DIM),
-        Run(f"{_counted(saved, 'block', 'blocks')} ", Role.SUCCESS),
-        Run(f"({byte_size(saved * seen.block_bytes)})", Role.SUCCESS),
-    ]
+    saved = blocks_and_bytes(seen.saved_blocks, seen)
+    hits = percent(snapshot.cached_prompt_tokens, snapshot.prompt_tokens)
+    copies, evictions = grouped(snapshot.block_copies), grouped(snapshot.evicted_blocks)
+    preemptions = grouped(snapshot.preemptions)
+    if is_wide:
+        lead = "saved by sharing: "
+        parts = [
+            f"hit rate {hits}",
+            f"copies {copies}",
+            f"evictions {evictions}",
+            f"preemptions {preemptions}",
+        ]
+    else:
+        lead = "saved "
+        parts = [
+            f"hits {hits}",
+            f"copies {copies}",
+            f"evicted {evictions}",
+            f"preempted {preemptions}",
+        ]
+    runs = [Run(lead, Role.DIM), Run(saved, Role.SUCCESS)]
     for part in parts:
         runs += [Run(f" {glyphs.dot} ", Role.FAINT), Run(part, Role.DIM)]
     return runs
@@ -64,8 +77,4 @@ def total_runs(seen: Inspection, snapshot: EngineSnapshot, glyphs: Glyphs) -> li
 def blocks_and_bytes(num_blocks: int, seen: Inspection) -> str:
     """31 blocks (697 KiB)."""
     size = byte_size(num_blocks * seen.block_bytes)
-    return f"{_counted(num_blocks, 'block', 'blocks')} ({size})"
-
-
-def _counted(number: int, one: str, many: str) -> str:
-    return f"{grouped(number)} {one if number == 1 else many}"
+    return f"{grouped(num_blocks)} {'block' if num_blocks == 1 else 'blocks'} ({size})"

@@ -12,8 +12,8 @@ from localpaged.tui.workspace import EngineStatus
 def hint_runs(view: View, *, has_models: bool) -> list[Run]:
     """The keys, and what the colours tell at the moment."""
     keys = [
-        ("m", f"view: by {view}"),
-        ("Tab", "map or tree"),
+        ("m", f"by {view}"),
+        ("Tab", "part"),
         ("p", "pin"),
         ("x", "evict"),
         ("Enter", "chat"),

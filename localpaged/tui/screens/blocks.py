@@ -153,7 +153,7 @@ class BlocksScreen(Screen[str | None]):
         self._map.show(shown, is_dark=is_dark)
         self._legend.show(shown, self._view, is_dark=is_dark)
         self._tree.show(self._rows, self._label_of)
-        self._total.set(total_runs(seen, self._snapshot, glyphs))
+        self._total.set(total_runs(seen, self._snapshot, glyphs, is_wide=is_wide))
         self._hints.set(hint_runs(self._view, has_models=len(self._models) > 1))
         self._show_details()
 
@@ -278,6 +278,11 @@ class BlocksScreen(Screen[str | None]):
     def action_go_to_chat(self) -> None:
         """Leave for the chat that the block or the branch is of."""
         self._deeds.choose_chat(self._chats_at_cursor(), self._title_of, self.dismiss)
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Without a model there is nothing to act on."""
+        needs_blocks = action in ("pin", "evict", "next_model", "next_view", "go_to_chat")
+        return not needs_blocks or self._seen.num_blocks > 0
 
     def _chosen_row(self) -> TreeRow | None:
         if not self._is_map_chosen:
