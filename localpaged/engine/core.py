@@ -22,7 +22,8 @@ from localpaged.engine.events import (
     TokenEvent,
     TokenLogprob,
 )
-from localpaged.engine.grammar import GrammarCompiler, Matcher
+from localpaged.engine.grammar import GrammarCompiler
+from localpaged.engine.grammar_desk import GrammarDesk
 from localpaged.engine.inspection import BlockTokens, Inspection, PinView
 from localpaged.engine.inspector import block_tokens, inspect, pin_view
 from localpaged.engine.live_request import LiveRequest
@@ -60,7 +61,8 @@ class EngineCore:
         self.scheduler = Scheduler(config, clock=clock)
         self._runner = runner
         self._vocabulary = vocabulary
-        self._grammars = GrammarCompiler(vocabulary.token_bytes, eos_ids=vocabulary.eos_ids)
+        compiler = GrammarCompiler(vocabulary.token_bytes, eos_ids=vocabulary.eos_ids)
+        self._grammars = GrammarDesk(compiler)
         self._names = {"model_name": model_name, "device": device}
         self._block_bytes = block_bytes
         self._clock = clock
@@ -73,6 +75,16 @@ class EngineCore:
         """Whether a step would do nothing."""
         return not self._requests
 
+    @property
+    def is_blocked(self) -> bool:
+        """Whether a step could do nothing but wait for a grammar that is being made."""
+        num_open = self._grammars.num_open
+        return 0 < num_open == len(self._requests) and not self._grammars.has_news
+
+    def call_when_unblocked(self, wake: Callable[[], None]) -> None:
+        """Call `wake`, on another thread, whenever a grammar is made."""
+        self._grammars.wake = wake
+
     def submit(self, request: Request, *, submitted_s: float | None = None) -> list[Event]:
         """Queue a request, or return the FailEvent that says why not."""
         try:
@@ -83,7 +95,6 @@ class EngineCore:
                 is_running=request.id in self._requests,
                 num_waiting=len(self.scheduler.waiting),
             )
-            matcher = self._matcher(request)
         except LocalPagedError as error:
             return [FailEvent(request.id, error)]
         except Exception as error:  # what one request is made of must not end the others
@@ -96,7 +107,7 @@ class EngineCore:
             seed=secrets.randbits(62) if seed is None else seed,
             num_candidates=0 if search is None else search.num_candidates,
             end_ids=self._end_ids(request),
-            matcher=matcher,
+            is_paused=request.grammar is not None,
         )
         answer = Answer(
             sequence,
@@ -106,6 +117,9 @@ class EngineCore:
         beams = None if search is None else BeamGroup(search, sequence)
         self._requests[request.id] = LiveRequest(request, answer, beams=beams)
         self._answers[sequence.id] = answer
+        if request.grammar is not None:
+            ignores_eos = request.sampling.ignore_eos
+            self._grammars.begin(request.id, request.grammar, ignores_eos=ignores_eos)
         if request.is_foreground:
             self.focus(request.chat_id)
         return []
@@ -176,14 +190,15 @@ class EngineCore:
 
     def step(self) -> list[Event]:
         """Plan, run and commit one forward pass; return what happened."""
+        events = self._take_grammars()
         plan = self.scheduler.plan()
         if plan is None:
-            return []
+            return events
         started_s = self._clock()
         result = run_contained(self._runner, plan)
         now_s = self._clock()
         self.scheduler.learn(plan, seconds=now_s - started_s, swap_s=result.swap_s)
-        return self._commit(plan, result, now_s)
+        return [*events, *self._commit(plan, result, now_s)]
 
     def snapshot(self) -> EngineSnapshot:
         """Return a picture of now."""
@@ -211,10 +226,16 @@ class EngineCore:
         max_tokens = request.sampling.max_tokens or room
         return BeamSearch(request.beam, eos_ids=self._end_ids(request), max_tokens=max_tokens)
 
-    def _matcher(self, request: Request) -> Matcher | None:
-        if request.grammar is None:
-            return None
-        return self._grammars.compile(request.grammar, ignores_eos=request.sampling.ignore_eos)
+    def _take_grammars(self) -> list[Event]:
+        """Let requests go on, or fail, whose grammar is made."""
+        events: list[Event] = []
+        for request_id, made in self._grammars.take(may_wait=self.is_blocked):
+            live = self._requests[request_id]
+            if isinstance(made, LocalPagedError):
+                events += self._fail(live, made)
+            else:
+                live.first.sequence.begin_grammar(made)
+        return events
 
     def _end_ids(self, request: Request) -> frozenset[int]:
         """Return the tokens that end an answer."""
@@ -333,29 +354,11 @@ class EngineCore:
 
     def _finish_beams(self, live: LiveRequest, reason: FinishReason) -> list[Event]:
         assert live.beams is not None
-        request, first = live.request, live.first
-        best = live.beams.best()[: request.num_samples]
         for sequence in live.beams.sequences:
             self.scheduler.finish(sequence)
-        del self._answers[first.sequence.id]
-        del self._requests[request.id]
-        events: list[Event] = []
-        for branch, hypothesis in enumerate(best):
-            token_ids = hypothesis.token_ids
-            is_ended = bool(token_ids) and token_ids[-1] in first.sequence.end_ids
-            why = reason if is_ended or reason is FinishReason.CANCELLED else FinishReason.LENGTH
-            events += [
-                TokenEvent(request.id, token_ids, first.text_of(token_ids), branch),
-                FinishEvent(
-                    request.id,
-                    why,
-                    first.usage(num_tokens=len(token_ids)),
-                    branch,
-                    is_last=branch == len(best) - 1,
-                    score=hypothesis.score,
-                ),
-            ]
-        return events
+        del self._answers[live.first.sequence.id]
+        del self._requests[live.request.id]
+        return live.beam_events(reason)
 
     def _fail(self, live: LiveRequest, error: LocalPagedError) -> list[Event]:
         events: list[Event] = []
@@ -374,6 +377,7 @@ class EngineCore:
     def _drop(self, answer: Answer) -> None:
         answer.is_over = True
         self.scheduler.finish(answer.sequence)
+        self._grammars.drop(answer.sequence.request.id)
         del self._answers[answer.sequence.id]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -21,6 +21,13 @@ class Core(Protocol):
     @property
     def is_idle(self) -> bool:
         """Whether a step would do nothing."""
+
+    @property
+    def is_blocked(self) -> bool:
+        """Whether a step could do nothing but wait."""
+
+    def call_when_unblocked(self, wake: Callable[[], None]) -> None:
+        """Call `wake`, on another thread, when that may have changed."""
 
     def submit(self, request: Request, *, submitted_s: float | None = None) -> list[Event]:
         """Queue a request, or return the FailEvent that says why not."""
@@ -73,7 +80,8 @@ class CoreSet:
     loaded, awaited, or not here.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, wake: Callable[[], None]) -> None:
+        self._wake = wake
         self._cores: dict[ModelName, Core] = {}
         self._awaited: dict[ModelName, Awaited] = {}
         self._turn = 0
@@ -85,8 +93,8 @@ class CoreSet:
 
     @property
     def is_idle(self) -> bool:
-        """Whether no model has anything to do."""
-        return all(core.is_idle for core in self._cores.values())
+        """Whether no model has anything to do now; `wake` tells when that may have changed."""
+        return all(core.is_idle or core.is_blocked for core in self._cores.values())
 
     def expect(self, name: ModelName) -> Awaited | None:
         """Let requests for a model that begins to load wait; None when it is here or awaited."""
@@ -103,6 +111,7 @@ class CoreSet:
         """Take a loaded model in, and what waited for it."""
         assert name not in self._cores
         self._cores[name] = core
+        core.call_when_unblocked(self._wake)
         awaited = self._awaited.pop(name, Awaited())
         return [
             event
@@ -163,7 +172,7 @@ class CoreSet:
         for offset in range(len(names)):
             place = (self._turn + offset) % len(names)
             core = self._cores[names[place]]
-            if not core.is_idle:
+            if not (core.is_idle or core.is_blocked):
                 self._turn = place + 1
                 return core.step()
         return []

@@ -60,7 +60,7 @@ class Engine(MemoryQuestions):
         self._inbox: queue.SimpleQueue[Command | None] = queue.SimpleQueue()
         super().__init__(self._inbox.put)
         self._listeners: tuple[Listener, ...] = ()
-        self._cores = CoreSet()
+        self._cores = CoreSet(wake=lambda: self._inbox.put(None))
         self._snapshots: dict[ModelName, EngineSnapshot] = {}
         self._next_snapshot_s = 0.0
         self._failure: LocalPagedError | None = None

@@ -22,7 +22,7 @@ JSON_LAYOUT: JsonCompileOptions = {
 
 
 class Matcher:
-    """Where one answer stands in its grammar. Engine thread only.
+    """Where one answer stands in its grammar. Engine thread only, once it is made.
 
     `allowed` has a bit for each token, least significant first; the state follows from the tokens
     taken. `is_over`: nothing but an end can follow. `error` is a limit of the parser that was met.
@@ -61,7 +61,7 @@ class Matcher:
 
 
 class GrammarCompiler:
-    """Makes matchers for one vocabulary. Engine thread only; the first grammar loads llguidance."""
+    """Makes matchers for one vocabulary. One thread; the first grammar loads llguidance."""
 
     def __init__(self, token_bytes: Sequence[bytes], *, eos_ids: frozenset[int]) -> None:
         self._token_bytes = token_bytes

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from localpaged.engine.answer import Answer
 from localpaged.engine.beam_group import BeamGroup
+from localpaged.engine.events import Event, FinishEvent, FinishReason, TokenEvent
 from localpaged.engine.params import Request
 
 
@@ -31,3 +32,26 @@ class LiveRequest:
         """Whether an answer still grows, or branches are still to come."""
         is_branched = len(self.answers) == self.request.num_samples
         return bool(self.open_answers) if self.beams or is_branched else not self.first.is_over
+
+    def beam_events(self, reason: FinishReason) -> list[Event]:
+        """Return the texts and the ends of a beam search's answers, best first."""
+        assert self.beams is not None
+        request, first = self.request, self.first
+        best = self.beams.best()[: request.num_samples]
+        events: list[Event] = []
+        for branch, hypothesis in enumerate(best):
+            token_ids = hypothesis.token_ids
+            is_ended = bool(token_ids) and token_ids[-1] in first.sequence.end_ids
+            why = reason if is_ended or reason is FinishReason.CANCELLED else FinishReason.LENGTH
+            events += [
+                TokenEvent(request.id, token_ids, first.text_of(token_ids), branch),
+                FinishEvent(
+                    request.id,
+                    why,
+                    first.usage(num_tokens=len(token_ids)),
+                    branch,
+                    is_last=branch == len(best) - 1,
+                    score=hypothesis.score,
+                ),
+            ]
+        return events

@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 
 from localpaged.engine.fair_share import ChatKey, FairShare
-from localpaged.engine.grammar import Matcher
 from localpaged.engine.kv_manager import KVManager
 from localpaged.engine.pace import Pace
 from localpaged.engine.params import EngineConfig, Request
@@ -83,7 +82,7 @@ class Scheduler:
         seed: int,
         num_candidates: int = 0,
         end_ids: frozenset[int] = frozenset(),
-        matcher: Matcher | None = None,
+        is_paused: bool = False,
     ) -> Sequence:
         """Put a request's first sequence into the queue."""
         sequence = Sequence(
@@ -93,8 +92,8 @@ class Scheduler:
             block_size=self.config.block_size,
             num_candidates=num_candidates,
             end_ids=end_ids,
-            matcher=matcher,
         )
+        sequence.is_paused = is_paused
         self.waiting.append(sequence)
         return sequence
 
@@ -210,7 +209,7 @@ class Scheduler:
         """Make room: paused beams hold the blocks that the ones they wait for need."""
         paused = [s for s in self.running if s.is_paused]
         if not paused:
-            assert not list(self.sequences), "nothing could be planned"
+            assert not self._admissible(), "nothing could be planned"
             return None
         self._preempt(paused[-1])
         return self.plan()

@@ -32,8 +32,9 @@ class Sequence:
     Invariants: KV exists for exactly the first `num_computed` tokens; a token just sampled is not
     among them. The block table has just the blocks that these and the planned tokens need. The
     first `num_published` blocks are known to the prefix tree. `num_candidates` > 0 marks a beam;
-    `is_paused`, that a beam has all it needs until its siblings are as far. A token of `end_ids`
-    ends the answer. The log probabilities of `num_scored` prompt tokens behind the first are told.
+    `is_paused`, that a beam has all it needs until its siblings are as far, or that a grammar is
+    still being made. A token of `end_ids` ends the answer. The log probabilities of `num_scored`
+    prompt tokens behind the first are told.
     """
 
     def __init__(
@@ -100,6 +101,11 @@ class Sequence:
     def num_generated(self) -> int:
         """Tokens of the answer so far."""
         return len(self.tokens) - self.num_prompt
+
+    def begin_grammar(self, matcher: Matcher) -> None:
+        """Follow a grammar from its start; what waited for it may run."""
+        self.matcher = matcher
+        self.is_paused = False
 
     def append(self, token_id: int) -> None:
         """Take the token that was drawn; a grammar follows it."""
