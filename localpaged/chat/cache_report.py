@@ -87,15 +87,19 @@ def to_json(report: CacheReport) -> str:
 
 
 def report_of(turn: Turn) -> CacheReport | None:
-    """Return what a turn keeps; None when it keeps no report."""
+    """Return what a turn keeps; None when it keeps no report, or one that is not understood."""
     if turn.cache_report is None:
         return None
-    content = json.loads(turn.cache_report)
-    parting = content["parting"]
-    return CacheReport(
-        cause=CacheCause(content["cause"]),
-        prompt_tokens=content["prompt_tokens"],
-        matched_tokens=content["matched_tokens"],
-        agreed_tokens=content["agreed_tokens"],
-        parting=None if parting is None else Parting(**parting),
-    )
+    try:
+        content = json.loads(turn.cache_report)
+        parting = content["parting"]
+        return CacheReport(
+            cause=CacheCause(content["cause"]),
+            prompt_tokens=content["prompt_tokens"],
+            matched_tokens=content["matched_tokens"],
+            agreed_tokens=content["agreed_tokens"],
+            parting=None if parting is None else Parting(**parting),
+        )
+    except (ValueError, KeyError, TypeError):
+        # Another version of the program wrote it: no answer shall be unreadable for that.
+        return None

@@ -8,6 +8,7 @@ from localpaged.tui.commands.base import CommandGroup
 from localpaged.tui.commands.chats import ChatCommands
 from localpaged.tui.commands.memory_deeds import tell_pinned
 from localpaged.tui.screens.blocks import BlocksScreen
+from localpaged.tui.screens.why import WhyScreen
 
 if TYPE_CHECKING:
     from localpaged.tui.app import LocalPagedApp
@@ -62,6 +63,15 @@ class MemoryCommands(CommandGroup):
 
         unpinned = self._app.service.memory.unpin_chat(self._workspace.current.id)
         self._app.awaited.when_done(unpinned, told, self._app.tell_error)
+
+    def why(self) -> None:
+        """Tell why the prompt of the answer at the cursor, or of the newest, was not cached."""
+        answer = self._transcript.chosen_answer
+        report = answer.cache_report if answer is not None else None
+        if report is None:
+            self._app.tell("Nothing is known of how this prompt was read.")
+            return
+        self._app.push_screen(WhyScreen(report))
 
     def _pin(self, *, is_system_only: bool) -> None:
         if not self._workspace.current.id:

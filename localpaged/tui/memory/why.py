@@ -1,0 +1,97 @@
+"""Why a prompt was not cached, in plain sentences: what was found, where it parts, what helps."""
+
+from __future__ import annotations
+
+from localpaged.chat.cache_report import CacheCause, CacheReport, Parting
+from localpaged.plain_text import visible
+from localpaged.tui.figures import grouped, percent
+from localpaged.tui.markdown.line import BLANK, STRONG, Line, Role, Run
+from localpaged.tui.markdown.wrap import wrap_runs
+
+LABEL_CELLS = 8
+
+CAUSES = {
+    CacheCause.NOTHING: (
+        "Everything that had been computed before was found; what was read is new.",
+        "",
+    ),
+    CacheCause.FIRST_TURN: (
+        "It is the first prompt of this chat, so nothing of it had been computed for it.",
+        "What it has in common with other chats is found all the same.",
+    ),
+    CacheCause.EDITED: (
+        "An earlier message is another one now, and all that follows it had to be read again.",
+        "Only an edit costs this. The later it is in the chat, the less.",
+    ),
+    CacheCause.TEMPLATE_CHANGED: (
+        "The same messages are written otherwise than before: the system prompt, or something "
+        "that the model's chat template puts in, has changed.",
+        "Set the system prompt at the beginning of a chat. A template with today's date changes "
+        "once a day.",
+    ),
+    CacheCause.REASONING_STRIPPED: (
+        "The model's chat template leaves the reasoning of earlier answers out, so the prompt is "
+        "not what was computed.",
+        "There is nothing to do: what follows the reasoning is read once more, then it is found.",
+    ),
+    CacheCause.RETOKENISED: (
+        "The same text was cut into other tokens than it had been computed as.",
+        "There is nothing to do: the prompt is found as it is now from here on.",
+    ),
+    CacheCause.EVICTED: (
+        "It had been computed, but memory was needed for something else.",
+        "Give the engine more memory (--kv-memory), or keep this chat in it with /pin.",
+    ),
+    CacheCause.RESTARTED: (
+        "It was computed by a run of localpaged that has ended. KV memory does not outlive it.",
+        "There is nothing to do: from here on it is found.",
+    ),
+    CacheCause.OTHER_NAMESPACE: (
+        "It was computed by another model, or in another number format; each has to read for "
+        "itself.",
+        "Going back to that model finds what it still has in memory.",
+    ),
+}
+
+
+def why_lines(report: CacheReport, cells: int) -> list[Line]:
+    """Return the whole explanation in lines of `cells`."""
+    sentence, advice = CAUSES[report.cause]
+    found = (
+        f"{grouped(report.matched_tokens)} of {grouped(report.prompt_tokens)} prompt tokens "
+        f"({percent(report.matched_tokens, report.prompt_tokens)}) were found in memory, "
+        f"{grouped(report.recomputed_tokens)} were computed."
+    )
+    lines = [*wrap_runs([Run(found, Role.TEXT)], cells), BLANK]
+    lines += wrap_runs([Run(sentence, Role.USER, STRONG)], cells)
+    lost = report.agreed_tokens - report.matched_tokens
+    if report.cause in (CacheCause.EVICTED, CacheCause.RESTARTED) and lost > 0:
+        text = f"{grouped(lost)} of them had been computed before."
+        lines += wrap_runs([Run(text, Role.TEXT)], cells)
+    if report.parting is not None:
+        lines += [BLANK, *_parting_lines(report.parting, cells)]
+    if advice:
+        lines += [BLANK, *wrap_runs([Run(advice, Role.DIM)], cells)]
+    return lines
+
+
+def hint_of(report: CacheReport | None) -> str:
+    """Return what a status line says of a loss that nobody asked for; else nothing."""
+    if report is None or not report.is_surprising:
+        return ""
+    return f"{grouped(report.recomputed_tokens)} computed again"
+
+
+def _parting_lines(parting: Parting, cells: int) -> list[Line]:
+    where = f"They part at token {grouped(parting.position)}, after:"
+    lines = wrap_runs([Run(where, Role.TEXT)], cells)
+    for label, text, role in (
+        ("", parting.common_text, Role.DIM),
+        ("before", parting.old_text, Role.WARNING),
+        ("now", parting.new_text, Role.SUCCESS),
+    ):
+        quoted = wrap_runs([Run(f"“{visible(text)}”", role)], max(1, cells - LABEL_CELLS))
+        for number, line in enumerate(quoted):
+            word = label if number == 0 else ""
+            lines.append(Line((Run(word.ljust(LABEL_CELLS), Role.FAINT), *line.runs)))
+    return lines
