@@ -88,11 +88,6 @@ class ChatHistory:
             self._submit(Write(chat_changes=(change,), claimed_chat=chat_id))
             return replace(chat, tip_hash=tip_hash)
 
-    def place_of(self, chat_id: str, message_hash: str) -> int | None:
-        """Return which message of the chat's conversation that is, from 0; None when it is none."""
-        messages = self.store.conversation(chat_id).messages
-        return next((n for n, m in enumerate(messages) if m.hash == message_hash), None)
-
     def _set_archived(self, chat: Chat, archived_at: float | None) -> Chat:
         self._submit(Write(chat_changes=(change_chat(chat.id, archived_at=archived_at),)))
         return replace(chat, archived_at=archived_at)

@@ -6,6 +6,9 @@ from enum import StrEnum
 
 from localpaged.store.rows import Chat
 
+# after that a deleted chat is gone for good
+DELETED_KEPT_S = 30 * 24 * 3_600.0
+
 
 class ChatScope(StrEnum):
     """Deleted chats are kept for a while and can be restored; archived ones are found, not listed.

@@ -1,8 +1,9 @@
 """Finding messages by their text.
 
 A message is found when every word of the query stands in it, as it is folded and as a part of
-anything; punctuation counts. Messages that have the query's words as whole words come first,
-by bm25, with a user's text above an answer's; then the newest of the others.
+anything; punctuation counts. Messages that have the query's words as whole words come first, then
+those where the last word goes on, each by bm25 with a user's text above an answer's; then the
+newest of the others.
 """
 
 from __future__ import annotations
@@ -136,20 +137,15 @@ def _candidates(db: Database, terms: Sequence[str]) -> Iterator[int]:
 
 def _statements(terms: Sequence[str]) -> Iterator[tuple[str, list[str], Sequence[str]]]:
     """Each with what it matches, and the terms that must be compared with the text itself."""
-    if words := _word_query(terms):
-        yield _BY_WORDS, [words], [term for term in terms if _NO_WORD_CHARS.search(term)]
+    literal = [term for term in terms if _NO_WORD_CHARS.search(term)]
+    if words := " AND ".join(_quoted(term) for term in terms if _has_word(term)):
+        yield _BY_WORDS, [words], literal
+        if len(terms[-1]) > 1 and _has_word(terms[-1][-1]):
+            yield _BY_WORDS, [f"{words}*"], literal
     if trigrams := _trigram_query(terms):
         yield _BY_TRIGRAMS, [trigrams], terms
     else:
         yield _BY_SCAN, [], terms
-
-
-def _word_query(terms: Sequence[str]) -> str:
-    """Every term as a phrase of whole words; the last one may be a word's beginning."""
-    phrases = [_quoted(term) for term in terms if _has_word(term)]
-    if phrases and len(terms[-1]) > 1 and _has_word(terms[-1][-1]):
-        phrases[-1] += "*"
-    return " AND ".join(phrases)
 
 
 def _trigram_query(terms: Sequence[str]) -> str:

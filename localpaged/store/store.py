@@ -29,13 +29,11 @@ from localpaged.store.prompts import select_prompts, sequence_of
 from localpaged.store.records import select_chats, select_turns
 from localpaged.store.recovery import start_run
 from localpaged.store.rows import Chat, Compare, Message, SentPrompt, Turn
-from localpaged.store.scope import ChatScope
+from localpaged.store.scope import DELETED_KEPT_S, ChatScope
 from localpaged.store.search import SearchResult, search
 from localpaged.store.search_index import IndexPending, num_pending
 from localpaged.store.writer import StoreWriter
 from localpaged.store.writes import EndRun, Operation, Purge, Write
-
-DELETED_KEPT_S = 30 * 24 * 3_600.0
 
 _TURNS_OF_A_CHAT = (
     "turns.tip_hash IN (SELECT value FROM json_each(?))"

@@ -56,7 +56,10 @@ class LocalPagedApp(App[None]):
 
     TITLE = "localpaged"
     ENABLE_COMMAND_PALETTE = False
-    CSS_PATH: ClassVar = ["styles/app.tcss", "styles/dialogs.tcss", "styles/blocks.tcss"]
+    CSS_PATH: ClassVar = [
+        *("styles/app.tcss", "styles/dialogs.tcss", "styles/blocks.tcss"),
+        "styles/history.tcss",
+    ]
     BINDINGS: ClassVar[list[BindingType]] = []
 
     def __init__(

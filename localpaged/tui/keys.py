@@ -81,6 +81,8 @@ ACTIONS = (
     Action("set", "Set sampling parameters", CHATS, "", slash="set", argument="temp=0.7 top_p=0.9"),
     Action("seed", "Set the seed", CHATS, "", slash="seed", argument="7, or random"),
     Action("undo", "Bring a deleted chat back", CHATS, "^Z", slash="undo"),
+    Action("browse", "Search and tidy all chats", CHATS, "F6", "f6", "history"),
+    Action("search", "Search all chats", CHATS, "", slash="search", argument="text"),
     Action("stop", "Stop the answer, keep its text", ANSWERS, "Esc", "escape", "stop", "stop"),
     Action("resume", "Continue a stopped answer", ANSWERS, "F5", "f5", "continue"),
     Action("thoughts", "Unfold or fold reasoning", ANSWERS, "^T", "ctrl+t", "thoughts"),
@@ -89,9 +91,16 @@ ACTIONS = (
     Action("pages", "Scroll", ANSWERS, "PgUp PgDn"),
     Action("open", "Open the chat", IN_LIST, "Enter", footer="open"),
     Action("rename", "Rename the chat", IN_LIST, "r", "", "rename", "rename", "title"),
+    Action("archive", "Archive the chat", IN_LIST, "a", slash="archive", footer="archive"),
     Action("delete", "Delete the chat", IN_LIST, "d", slash="delete", footer="delete"),
     Action("messages", "Message by message", IN_TRANSCRIPT, "j k", footer="messages"),
     Action("fold", "Unfold or fold the message", IN_TRANSCRIPT, "Space"),
+    Action(
+        *("find", "Find in the chat, next, previous", IN_TRANSCRIPT, "/ n N"),
+        slash="find",
+        footer="find",
+        argument="text",
+    ),
     Action("copy", "Copy the answer", IN_TRANSCRIPT, "y", slash="copy", footer="copy"),
     Action(
         "copy_code", "Copy the last code block", IN_TRANSCRIPT, "Y", slash="code", footer="code"

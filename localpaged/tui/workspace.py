@@ -105,8 +105,9 @@ class Workspace:
         return [session for session in self.listed if session.state.is_running]
 
     def find(self, chat_id: str) -> SessionModel | None:
-        """The chat of that id."""
-        return next((session for session in self.sessions if session.id == chat_id), None)
+        """The chat of that id, listed or shown."""
+        known = (session for session in self.listed if session.id == chat_id)
+        return next(known, None)
 
     def refresh(self) -> None:
         """Take titles and order from the service; what is known of each chat stays."""
@@ -179,6 +180,8 @@ class Workspace:
         self.save_chat(session)
         self._service.rename(session.id, title)
         self.refresh()
+        if session not in self.sessions:
+            session.chat = self._service.history.store.chat(session.id)
 
     def configure(self, session: SessionModel, **changes: Any) -> None:
         """Change a chat's own options, as `ChatService.configure` takes them."""
@@ -189,9 +192,14 @@ class Workspace:
 
     def delete(self, session: SessionModel) -> None:
         """Take a chat out of the list and show its neighbour when it was shown."""
-        position = self.sessions.index(session)
-        self._service.delete(session.id)
-        self.sessions.remove(session)
+        self.take_out(session, lambda: self._service.delete(session.id))
+
+    def take_out(self, session: SessionModel, deed: Callable[[], object]) -> None:
+        """Do what takes a chat off the list; where it was shown, show its neighbour."""
+        position = self.sessions.index(session) if session in self.sessions else 0
+        deed()
+        if session in self.sessions:
+            self.sessions.remove(session)
         if self.current is session:
             self._show(SessionModel())
             if self.sessions:

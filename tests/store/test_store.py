@@ -10,7 +10,8 @@ import pytest
 from localpaged.errors import NotInHistory, StoreError
 from localpaged.store.database import connect
 from localpaged.store.rows import Chat, TurnStatus
-from localpaged.store.store import DELETED_KEPT_S, Store, new_id
+from localpaged.store.scope import DELETED_KEPT_S
+from localpaged.store.store import Store, new_id
 from localpaged.store.tree import make_message
 from localpaged.store.writes import Write, change_chat
 from testkit.builders import WAIT_S, make_chat, make_limited_store, make_turn

@@ -10,7 +10,7 @@ from textual.actions import SkipAction
 from localpaged.plain_text import visible
 from localpaged.tui.commands.base import CommandGroup
 from localpaged.tui.commands.drafts import DraftCommands
-from localpaged.tui.screens.picker import Choice, PickerScreen
+from localpaged.tui.screens.picker import TYPED, Choice, PickerScreen
 from localpaged.tui.screens.rename import RenameScreen
 from localpaged.tui.session import ChatState, Draft, SessionModel
 
@@ -46,6 +46,10 @@ class ChatCommands(CommandGroup):
         if self._try(lambda: self._workspace.open(session)):
             self._screen.show_current()
 
+    def keep_draft(self) -> None:
+        """Save what is typed before something else is shown."""
+        self._drafts.keep()
+
     def new(self) -> None:
         """Show an empty chat."""
         self._drafts.keep()
@@ -73,10 +77,16 @@ class ChatCommands(CommandGroup):
         ]
 
         def chosen(choice: str | None) -> None:
-            if choice is not None:
+            if choice is None:
+                return
+            if choice.startswith(TYPED):
+                self._app.commands.history.search(choice.removeprefix(TYPED))
+            else:
                 self.go_to(listed[int(choice)])
 
-        self._app.push_screen(PickerScreen(choices, prompt="Go to a chat"), chosen)
+        self._app.push_screen(
+            PickerScreen(choices, prompt="Go to a chat", otherwise="Search all texts for"), chosen
+        )
 
     def toggle_list(self) -> None:
         """Show or hide the list; where there is no room for it, choose by typing."""

@@ -10,6 +10,7 @@ from localpaged.tui.commands.answers import AnswerCommands
 from localpaged.tui.commands.base import CommandGroup
 from localpaged.tui.commands.chats import ChatCommands
 from localpaged.tui.commands.drafts import DraftCommands
+from localpaged.tui.commands.history import HistoryCommands
 from localpaged.tui.commands.memory import MemoryCommands
 from localpaged.tui.commands.options import OptionCommands
 from localpaged.tui.commands.writing import WritingCommands
@@ -39,6 +40,7 @@ class Commands(CommandGroup):
         self.options = options = OptionCommands(app, screen)
         self.writing = writing = WritingCommands(app, screen, self.drafts, options)
         self.memory = memory = MemoryCommands(app, screen, self.chats)
+        self.history = history = HistoryCommands(app, screen, self.chats)
         self._leave_until_s = 0.0
         chats, answers, workspace = self.chats, self.answers, self._workspace
         self.deeds: dict[str, Callable[[], None]] = {
@@ -57,6 +59,10 @@ class Commands(CommandGroup):
             "set": options.show_values,
             "seed": options.show_values,
             "undo": chats.undo,
+            "browse": history.open,
+            "search": history.open,
+            "archive": lambda: history.archive(workspace.current),
+            "find": history.finding.ask,
             "stop": answers.stop,
             "resume": answers.resume,
             "copy": answers.copy_answer,
@@ -80,6 +86,8 @@ class Commands(CommandGroup):
             "set": options.set_values,
             "seed": options.set_seed,
             "pin": memory.pin_part,
+            "search": history.search,
+            "find": history.finding.find,
         }
 
     def run(self, action_id: str) -> None:

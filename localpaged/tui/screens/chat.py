@@ -254,6 +254,15 @@ class ChatScreen(Screen[None]):
     def _delete_asked(self, message: Sidebar.DeleteAsked) -> None:
         self.commands.chats.delete(message.session)
 
+    @on(Sidebar.ArchiveAsked)
+    def _archive_asked(self, message: Sidebar.ArchiveAsked) -> None:
+        self.commands.history.archive(message.session)
+
+    @on(Transcript.FindAsked)
+    def _find_asked(self, message: Transcript.FindAsked) -> None:
+        finding = self.commands.history.finding
+        finding.step(message.step) if message.step else finding.ask()
+
     @on(Transcript.LinkClicked)
     def _link_clicked(self, message: Transcript.LinkClicked) -> None:
         self.commands.answers.offer_link(message.href)

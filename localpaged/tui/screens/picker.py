@@ -22,6 +22,8 @@ from localpaged.tui.paint import cells_of, content_of
 from localpaged.tui.widgets.line_input import LineInput
 
 MAX_SHOWN = 200
+# the id of the row that stands for what was typed begins with it
+TYPED = "?"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +46,10 @@ class PickerScreen(ModalScreen[str | None]):
         Binding("pageup", "move(-8)", "Page up", show=False, priority=True),
     ]
 
-    def __init__(self, choices: Sequence[Choice], *, prompt: str) -> None:
+    def __init__(self, choices: Sequence[Choice], *, prompt: str, otherwise: str = "") -> None:
+        """With `otherwise` what is typed is a choice, too: the last row, whose id begins with ?."""
         super().__init__()
+        self._otherwise = otherwise
         self._choices = choices
         self._shown: list[Choice] = []
         self._prompt = prompt
@@ -91,6 +95,9 @@ class PickerScreen(ModalScreen[str | None]):
 
     def _narrow(self, typed: str) -> None:
         self._shown = _matching(self._choices, typed)[:MAX_SHOWN]
+        if self._otherwise and typed.strip():
+            label = f"{self._otherwise} “{typed.strip()}”"
+            self._shown.append(Choice(f"{TYPED}{typed.strip()}", label))
         options = self.query_one(OptionList)
         width = max(20, options.scrollable_content_region.width - 2)
         options.clear_options()

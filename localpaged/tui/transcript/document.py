@@ -99,6 +99,16 @@ class Document:
         self._load(LOADED_MESSAGES, WINDOW_LINES)
         return self.num_lines - before
 
+    def reach(self, entry: int) -> int:
+        """Lay out older messages up to that one of the session; return the index of its cell."""
+        while self.first_entry > entry:
+            self._load(LOADED_MESSAGES, WINDOW_LINES)
+        return entry - self.first_entry + self._num_extra
+
+    def entry_at(self, index: int) -> int:
+        """Which message of the session a cell shows."""
+        return self.first_entry + index - self._num_extra
+
     def resize(self, width: int) -> None:
         """Lay everything out in `width` cells."""
         if width == self._width:

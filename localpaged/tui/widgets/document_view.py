@@ -158,6 +158,8 @@ class DocumentView(ScrollView, can_focus=True):
             return cached
         line = self.document.line(y)
         selected = selection.get_span(y) if selection is not None else None
+        if selected is None and self.is_found(y):
+            selected = 0, -1
         margin = self.margin
         if margin and self._is_marked(y):
             line = line.indented(Run("▎", Role.ACCENT))
@@ -191,6 +193,10 @@ class DocumentView(ScrollView, can_focus=True):
         if index is None or self.document.cells[index] is not self._marked:
             return False
         return y in self.document.lines_of(index)
+
+    def is_found(self, y: int) -> bool:
+        """Whether the line is what was looked for."""
+        return False
 
     # selecting text
 

@@ -47,6 +47,7 @@ class Sidebar(ScrollView, can_focus=True):
         Binding("end,G", "move(1000000)", "Last", show=False),
         Binding("enter,right,l", "choose", "Open", show=False),
         Binding("r", "rename", "Rename", show=False),
+        Binding("a", "archive", "Archive", show=False),
         Binding("d,delete", "delete", "Delete", show=False),
     ]
     COMPONENT_CLASSES: ClassVar[set[str]] = {"sidebar--cursor"}
@@ -64,6 +65,9 @@ class Sidebar(ScrollView, can_focus=True):
 
     class DeleteAsked(Chosen):
         """A chat is to be deleted."""
+
+    class ArchiveAsked(Chosen):
+        """A chat is to be archived."""
 
     def __init__(self, glyphs: Glyphs, *, id: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id)
@@ -210,6 +214,11 @@ class Sidebar(ScrollView, can_focus=True):
         """Rename the chat at the cursor."""
         if session := self._at_cursor():
             self.post_message(self.RenameAsked(session))
+
+    def action_archive(self) -> None:
+        """Archive the chat at the cursor."""
+        if session := self._at_cursor():
+            self.post_message(self.ArchiveAsked(session))
 
     def action_delete(self) -> None:
         """Delete the chat at the cursor."""

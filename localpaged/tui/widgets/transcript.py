@@ -13,6 +13,7 @@ from localpaged.tui.preferences import shows_thoughts
 from localpaged.tui.session import SessionModel
 from localpaged.tui.transcript.cells import AnswerCell, Cell, EarlierCell, QuestionCell
 from localpaged.tui.transcript.document import Document
+from localpaged.tui.transcript.find import FoundLine
 from localpaged.tui.transcript.status import Moment
 from localpaged.tui.transcript.thought_fold import Folds
 from localpaged.tui.widgets.document_view import DocumentView, Place
@@ -39,6 +40,9 @@ class Transcript(DocumentView):
         Binding("y", "copy_message", "Copy message", show=False),
         Binding("Y", "copy_code", "Copy code block", show=False),
         Binding("space", "toggle_fold", "Unfold or fold", show=False),
+        Binding("slash", "find", "Find", show=False),
+        Binding("n", "find_next(1)", "Next place", show=False),
+        Binding("N", "find_next(-1)", "Previous place", show=False),
         Binding("enter,i", "leave", "Back to the prompt", show=False),
     ]
 
@@ -60,6 +64,13 @@ class Transcript(DocumentView):
     class Left(Message):
         """The user is done with the transcript and wants to write."""
 
+    class FindAsked(Message):
+        """A text is to be looked for: another one, or the same further down (1) or up (-1)."""
+
+        def __init__(self, step: int = 0) -> None:
+            super().__init__()
+            self.step = step
+
     def __init__(
         self,
         glyphs: Glyphs,
@@ -71,6 +82,7 @@ class Transcript(DocumentView):
         self.folds = Folds(is_shown=shows_thoughts())
         self._places: dict[SessionModel, Place] = {}
         self._code_turn = 0
+        self.found: FoundLine | None = None
 
     def show(self, session: SessionModel, moment: Moment) -> None:
         """Show another session, where it was left; a new one at its end."""
@@ -80,11 +92,57 @@ class Transcript(DocumentView):
         self._places[session] = place
         while len(self._places) > KEPT_PLACES:
             del self._places[next(iter(self._places))]
+        self.found = None
         self.go_to(place, moment)
 
     def forget(self, session: SessionModel) -> None:
         """Its transcript was read anew: lay it out again when it is shown."""
         self._places.pop(session, None)
+
+    # a line that was looked for
+
+    @property
+    def last_in_view(self) -> FoundLine:
+        """The line at the end of the view; a little further, so that it counts as above it."""
+        bottom = round(self.scroll_y) + self.scrollable_content_region.height
+        index = self.document.cell_at(min(bottom, self.document.num_lines - 1))
+        if index is None:
+            return FoundLine(0, 0)
+        first = self.document.lines_of(index).start
+        return FoundLine(self.document.entry_at(index), bottom - first)
+
+    def show_found(self, line: FoundLine) -> None:
+        """Scroll a line into the upper part of the view, and let it stand out."""
+        self.found = line
+        index = self.document.reach(line.entry)
+        self._marked = self.document.cells[index]
+        self._place.is_following = False
+        self.redraw()
+        height = self.scrollable_content_region.height
+        self.put(self.document.lines_of(index).start + line.offset - height // 3)
+        self._tell_moved()
+
+    def clear_found(self) -> None:
+        """Nothing stands out any more."""
+        self.found = None
+        self.redraw()
+
+    def is_found(self, y: int) -> bool:
+        """Whether the line is what was looked for."""
+        if self.found is None:
+            return False
+        index = self.document.cell_at(y)
+        if index is None or self.document.entry_at(index) != self.found.entry:
+            return False
+        return y - self.document.lines_of(index).start == self.found.offset
+
+    def action_find(self) -> None:
+        """Ask for a text and find it."""
+        self.post_message(self.FindAsked())
+
+    def action_find_next(self, step: int) -> None:
+        """Find the same text again."""
+        self.post_message(self.FindAsked(step))
 
     def on_click(self, event: events.Click) -> None:
         """A link is offered, the row of earlier messages loads them, a folded message unfolds."""
@@ -141,6 +199,7 @@ class Transcript(DocumentView):
     def action_leave(self) -> None:
         """Back to writing."""
         self._marked = None
+        self.found = None
         self.redraw()
         self.post_message(self.Left())
 

@@ -1,0 +1,88 @@
+"""The history screen, and opening what was found there; putting chats away."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from localpaged.plain_text import visible
+from localpaged.tui.commands.base import CommandGroup
+from localpaged.tui.commands.chats import ChatCommands
+from localpaged.tui.commands.finding import FindCommands
+from localpaged.tui.commands.history_deeds import HistoryDeeds
+from localpaged.tui.screens.history import HistoryScreen
+
+if TYPE_CHECKING:
+    from localpaged.tui.app import LocalPagedApp
+    from localpaged.tui.history.items import HistoryItem
+    from localpaged.tui.screens.chat import ChatScreen
+    from localpaged.tui.session import SessionModel
+
+
+class HistoryCommands(CommandGroup):
+    """Between the history and the chat that is shown. UI thread only."""
+
+    def __init__(self, app: LocalPagedApp, screen: ChatScreen, chats: ChatCommands) -> None:
+        super().__init__(app, screen)
+        self._chats = chats
+        self.finding = FindCommands(app, screen)
+        self._deeds = HistoryDeeds(
+            app,
+            screen.workspace,
+            show_current=screen.show_current,
+        )
+
+    def open(self) -> None:
+        """Show every chat, and search."""
+        self.search("")
+
+    def search(self, query: str) -> bool:
+        """Show what a search finds, to choose from."""
+        self._chats.keep_draft()
+
+        def chosen(item: HistoryItem | None) -> None:
+            self._screen.redraw()
+            if item is not None:
+                self._try(lambda: self.open_item(item))
+
+        history = self._app.service.history
+        self._app.push_screen(
+            HistoryScreen(history, self._deeds, self._screen.glyphs, query=visible(query)), chosen
+        )
+        return True
+
+    def open_item(self, item: HistoryItem) -> None:
+        """Show a chat, at the message that was found. A deleted chat is restored first."""
+        service, chat = self._app.service, item.chat
+        if chat.deleted_at is not None:
+            chat = service.restore(chat.id)
+            self._workspace.refresh()
+            self._app.tell(f"“{visible(chat.title)}” is back")
+        session = self._deeds.session_of(chat)
+        if item.message_hash is not None:
+            tip = service.history.store.chat(chat.id).tip_hash
+            if service.history.show(chat.id, item.message_hash).tip_hash != tip:
+                session.is_loaded = False
+                self._transcript.forget(session)
+        self._show(session)
+        if item.message_hash is not None:
+            self._reveal(chat.id, item.message_hash, item.found)
+
+    def archive(self, session: SessionModel) -> None:
+        """Put a chat away; it stays where a search finds it."""
+        if session.chat is None:
+            self._app.tell("There is no chat to archive yet.")
+            return
+        self._chats.keep_draft()
+        self._deeds.run("archive", session.chat, self._screen.redraw)
+
+    def _show(self, session: SessionModel) -> None:
+        if session is self._workspace.current and not session.is_loaded:
+            self._workspace.open(session)
+            self._screen.show_current()
+        else:
+            self._chats.go_to(session)
+
+    def _reveal(self, chat_id: str, message_hash: str, needles: tuple[str, ...]) -> None:
+        keys = [exchange.key for exchange in self._app.service.transcript(chat_id)]
+        if message_hash in keys:
+            self._screen.call_after_refresh(self.finding.show, keys.index(message_hash), needles)

@@ -1,0 +1,1 @@
+"""What the history screen shows, as lines. Nothing of Textual."""

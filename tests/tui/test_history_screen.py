@@ -1,0 +1,286 @@
+"""The history screen: searching as one types, opening at the hit, tidying up."""
+
+from __future__ import annotations
+
+import pytest
+
+from localpaged.plain_text import visible
+from localpaged.store.scope import ChatScope
+from localpaged.tui.screens.history import HistoryScreen
+from localpaged.tui.screens.picker import PickerScreen
+from localpaged.tui.screens.rename import RenameScreen
+from testkit.past_chats import write_chat
+from testkit.screens import LARGE, SMALL, Stage, open_service, stage
+from testkit.scripted_engine import ScriptedEngine
+
+SIZES = pytest.mark.parametrize("size", [SMALL, LARGE], ids=["80x24", "140x40"])
+HOSTILE = "A\x1b]52;c;SGVsbG8=\x07\x1b[2J\u202e\u200b [red]x[/] [@click=app.quit]y[/] needle"
+
+
+def write_some_chats() -> None:
+    write_chat([("about apples", "An apple is a fruit.")], title="Fruit")
+    write_chat([("about 用户身份", "identity of users")], title="Users")
+    write_chat([(f"question {n}", f"answer {n}") for n in range(70)], title="Long")
+
+
+def history_of(shown: Stage) -> HistoryScreen:
+    assert isinstance(shown.dialog, HistoryScreen)
+    return shown.dialog
+
+
+async def open_history(shown: Stage, query: str = "") -> None:
+    await shown.press("f6", *query)
+    await read(shown)
+
+
+async def read(shown: Stage) -> None:
+    """Wait until the list is that of what was asked for last."""
+    screen = history_of(shown)
+    screen._read()
+    await shown.until(lambda: screen._is_up_to_date and not screen._is_reading)
+    await shown.settle()
+
+
+@SIZES
+async def test_every_chat_is_listed_and_opened(size):
+    write_some_chats()
+    engine = ScriptedEngine()
+    with open_service(engine) as service:
+        async with stage(service, engine, size=size) as shown:
+            await open_history(shown)
+            assert [title in shown.text for title in ("Fruit", "Users", "Long")] == [True] * 3
+            assert "3 chats" in shown.text
+            await shown.press("down", "enter")
+            assert shown.dialog is None
+            assert shown.app.workspace.current.title == "Users"
+
+
+@SIZES
+async def test_typing_finds_texts_and_enter_opens_the_chat_at_the_hit(size):
+    write_some_chats()
+    engine = ScriptedEngine()
+    with open_service(engine) as service:
+        async with stage(service, engine, size=size) as shown:
+            await open_history(shown, "question 17")
+            assert "question 17" in shown.text
+            assert "Long" in shown.text
+            await shown.press("enter")
+            assert shown.app.workspace.current.title == "Long"
+            await shown.until_shown("question 17")
+            assert not shown.transcript.is_following
+            assert shown.app.focused is shown.transcript
+            found = shown.transcript.found
+            assert found is not None
+            assert shown.app.workspace.current.entries[found.entry].text == "question 17"
+
+
+async def test_text_without_spaces_is_found():
+    write_some_chats()
+    engine = ScriptedEngine()
+    with open_service(engine) as service:
+        async with stage(service, engine) as shown:
+            await open_history(shown, "身份")
+            assert "1 hit" in shown.text
+            await shown.press("enter")
+            assert shown.app.workspace.current.title == "Users"
+
+
+async def test_enter_right_after_typing_opens_what_was_typed():
+    write_some_chats()
+    engine = ScriptedEngine()
+    with open_service(engine) as service:
+        async with stage(service, engine) as shown:
+            await shown.press("f6")
+            await shown.burst(*"apples", "enter")
+            await shown.until(lambda: shown.dialog is None)
+            assert shown.app.workspace.current.title == "Fruit"
+
+
+async def test_the_slash_command_searches_at_once():
+    write_some_chats()
+    engine = ScriptedEngine()
+    with open_service(engine) as service:
+        async with stage(service, engine) as shown:
+            await shown.write("/search apples")
+            await shown.press("enter")
+            await read(shown)
+            assert "about apples" in shown.text
+            await shown.press("escape")
+            assert shown.prompt.text == ""
+
+
+async def test_the_chat_switcher_offers_a_search_for_what_is_in_no_title():
+    write_some_chats()
+    engine = ScriptedEngine()
+    with open_service(engine) as service:
+        async with stage(service, engine) as shown:
+            await shown.press("ctrl+s", *"identity")
+            assert isinstance(shown.dialog, PickerScreen)
+            assert "Search all texts for “identity”" in shown.text
+            await shown.press("enter")
+            await read(shown)
+            assert "identity of users" in shown.text
+
+
+async def test_nothing_found_is_said():
+    write_some_chats()
+    engine = ScriptedEngine()
+    with open_service(engine) as service:
+        async with stage(service, engine) as shown:
+            await open_history(shown, "zebra")
+            assert "Nothing found" in shown.text
+            await shown.press("enter")
+            assert isinstance(shown.dialog, HistoryScreen)
+
+
+@SIZES
+async def test_chats_are_archived_filtered_and_taken_out_again(size):
+    write_some_chats()
+    engine = ScriptedEngine()
+    with open_service(engine) as service:
+        async with stage(service, engine, size=size) as shown:
+            await open_history(shown, "apples")
+            await shown.press("tab", "a")
+            await read(shown)
+            assert "archived" in shown.text
+            assert [s.title for s in shown.app.workspace.sessions] == ["Long", "Users"]
+            await shown.press("f")
+            await read(shown)
+            assert "1 hit" in shown.text
+            assert "unarchive" in shown.text
+            await shown.press("a")
+            await read(shown)
+            assert "Nothing found" in shown.text
+            assert len(shown.app.workspace.sessions) == 3
+
+
+async def test_a_deleted_chat_can_be_found_and_restored():
+    write_some_chats()
+    engine = ScriptedEngine()
+    with open_service(engine) as service:
+        async with stage(service, engine) as shown:
+            await open_history(shown, "apples")
+            await shown.press("tab", "d")
+            await read(shown)
+            assert "Nothing found" in shown.text
+            await shown.press("ctrl+f", "ctrl+f")
+            await read(shown)
+            assert "kept 30 more days" in shown.text
+            assert "restore" in shown.text
+            await shown.press("d")
+            await read(shown)
+            assert "Nothing found" in shown.text
+            assert len(service.chats()) == 3
+
+
+async def test_opening_a_deleted_chat_restores_it():
+    write_some_chats()
+    engine = ScriptedEngine()
+    with open_service(engine) as service:
+        service.delete(service.chats()[0].id)
+        async with stage(service, engine) as shown:
+            await open_history(shown)
+            await shown.press("ctrl+f", "ctrl+f")
+            await read(shown)
+            await shown.press("enter")
+            assert shown.app.workspace.current.title == "Long"
+            assert len(service.chats()) == 3
+
+
+async def test_deleting_the_chat_that_is_shown_shows_its_neighbour():
+    write_some_chats()
+    engine = ScriptedEngine()
+    with open_service(engine) as service:
+        async with stage(service, engine) as shown:
+            assert shown.app.workspace.current.title == "Long"
+            await open_history(shown)
+            await shown.press("tab", "d", "escape")
+            assert shown.app.workspace.current.title == "Users"
+
+
+async def test_a_chat_is_renamed_in_the_list():
+    write_some_chats()
+    engine = ScriptedEngine()
+    with open_service(engine) as service:
+        async with stage(service, engine) as shown:
+            await open_history(shown)
+            await shown.press("tab", "r")
+            assert isinstance(shown.dialog, RenameScreen)
+            await shown.press("ctrl+a", "ctrl+k", *"Short", "enter")
+            await read(shown)
+            assert "Short" in shown.text
+            assert service.chats()[0].title == "Short"
+
+
+async def test_writing_in_an_archived_chat_lists_it_again():
+    write_some_chats()
+    engine = ScriptedEngine()
+    with open_service(engine) as service:
+        chat = service.chats()[-1]
+        service.history.archive(chat.id)
+        async with stage(service, engine, size=LARGE) as shown:
+            await open_history(shown, "apples")
+            await shown.press("enter")
+            assert shown.app.workspace.current.title == "Fruit"
+            assert [c.title for c in service.chats()] == ["Long", "Users"]
+            await shown.ask("more")
+            await shown.answer()
+            assert service.chats()[0].title == "Fruit"
+            assert shown.app.workspace.sessions[0].title == "Fruit"
+
+
+async def test_archiving_in_the_list_of_chats_and_by_name():
+    write_some_chats()
+    engine = ScriptedEngine()
+    with open_service(engine) as service:
+        async with stage(service, engine, size=LARGE) as shown:
+            shown.sidebar.focus()
+            await shown.press("a")
+            assert shown.app.workspace.current.title == "Users"
+            await shown.write("/archive")
+            await shown.press("enter")
+            assert [c.title for c in service.chats()] == ["Fruit"]
+            assert len(service.history.chats(ChatScope.ARCHIVED)) == 2
+
+
+async def test_a_hit_on_another_branch_is_led_to():
+    engine = ScriptedEngine()
+    with open_service(engine) as service:
+        async with stage(service, engine) as shown:
+            await shown.ask("old words")
+            await shown.answer()
+            (chat,) = service.chats()
+            question = service.transcript(chat.id)[0]
+            service.edit(chat.id, question.key, "new words")
+            await shown.until(lambda: len(engine.submitted) == 2)
+            engine.run_until_idle()
+            await shown.until(lambda: "new words" in str(service.transcript(chat.id)[0].message))
+            await open_history(shown, "old words")
+            await shown.until_shown("other branch")
+            await shown.press("enter")
+            await shown.until_shown("❯ old words")
+
+
+@SIZES
+async def test_hostile_text_is_literal(size):
+    write_chat([(HOSTILE, HOSTILE)], title=HOSTILE)
+    engine = ScriptedEngine()
+    with open_service(engine) as service:
+        async with stage(service, engine, size=size) as shown:
+            await open_history(shown, "needle")
+            assert "[red]x[/]" in shown.text
+            assert visible(shown.text, multiline=True) == shown.text
+            await shown.press("tab", "a")
+            await read(shown)
+            assert visible(shown.text, multiline=True) == shown.text
+
+
+async def test_a_resize_keeps_the_list():
+    write_some_chats()
+    engine = ScriptedEngine()
+    with open_service(engine) as service:
+        async with stage(service, engine, size=LARGE) as shown:
+            await open_history(shown, "answer")
+            await shown.resize(*SMALL)
+            assert "answer" in shown.text
+            assert "The best 60 hits" in shown.text
