@@ -15,7 +15,7 @@ from dataclasses import replace
 from localpaged.chat.branches import BranchTree
 from localpaged.chat.live import LiveTurn, LiveTurns
 from localpaged.chat.runner import TurnRunner
-from localpaged.chat.sampling import to_options, with_seed
+from localpaged.chat.sampling import from_options, to_options, with_seed
 from localpaged.chat.title import auto_title
 from localpaged.chat.transcript import WAITING_PREFIX
 from localpaged.chat.view import SYSTEM_PREFIX
@@ -67,7 +67,10 @@ class Branching:
             if old.question is not None or old.parent_hash is None:
                 raise ChatError("That message has not been answered yet.", hint="Wait for it.")
             self._place_of(old.parent_hash, self._lineage(chat))
-            sampling = sampling or self._sampling_of(chat)
+            if sampling is None:
+                # another answer, but one of the same form
+                grammar = from_options(old.options).grammar
+                sampling = replace(self._sampling_of(chat), grammar=grammar)
             if sampling.seed == old.seed:
                 # the same seed would give the same words again
                 sampling = replace(sampling, seed=None)

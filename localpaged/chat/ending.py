@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from localpaged.chat.events import TurnEnded
 from localpaged.chat.live import LiveTurn
 from localpaged.chat.thought import from_json
+from localpaged.chat.token_chances import chances
 from localpaged.engine.events import FinishReason, Usage
 from localpaged.errors import LocalPagedError, PromptTooLong
 from localpaged.store.rows import Turn, TurnStatus
@@ -64,4 +65,5 @@ def ended_event(live: LiveTurn, ending: Ending) -> TurnEnded:
         usage,
         ending.error,
         from_json(live.row().thought),
+        () if live.model is None else chances(live.logprobs, live.model),
     )

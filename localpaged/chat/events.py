@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from localpaged.chat.cache_report import CacheReport
 from localpaged.chat.thought import TextPart, Thought
+from localpaged.chat.token_chances import TokenChance
 from localpaged.engine.events import FinishReason, LoadEvent, ReadyEvent, Usage
 from localpaged.errors import LocalPagedError
 from localpaged.store.rows import TurnStatus
@@ -51,7 +52,10 @@ class TurnText:
 
 @dataclass(frozen=True, slots=True)
 class TurnEnded:
-    """An answer is complete, stopped or failed; what was sent stays and is saved."""
+    """An answer is complete, stopped or failed; what was sent stays and is saved.
+
+    `chances` has an entry for each token that came now, where log probabilities were asked for.
+    """
 
     chat_id: str
     turn_id: str
@@ -60,6 +64,7 @@ class TurnEnded:
     usage: Usage | None
     error: LocalPagedError | None
     thought: Thought | None = None
+    chances: tuple[TokenChance, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

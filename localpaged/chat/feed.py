@@ -153,6 +153,7 @@ class EngineFeed:
     def _text(self, live: LiveTurn, event: TokenEvent) -> list[ChatEvent]:
         text = storable(event.text)
         piece = live.append(text, event.token_ids)
+        live.logprobs += event.logprobs
         self._writer.append_text(live.turn.id, text, piece.token_count, event.token_ids)
         if live.turn.status is not TurnStatus.STREAMING:
             self._change(live, TurnStatus.STREAMING)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from localpaged.chat.prompting import Prompt
 from localpaged.chat.thought import ThoughtReader, to_json
-from localpaged.engine.events import PrefillEvent, Usage
+from localpaged.engine.events import PrefillEvent, TokenLogprob, Usage
 from localpaged.engine.params import RequestId, SamplingParams
 from localpaged.prompt import ChatModel
 from localpaged.store.rows import Turn
@@ -44,6 +44,7 @@ class LiveTurn:
     prompt: Prompt | None = None
     prefill: PrefillEvent | None = None
     cache_report: str | None = None
+    logprobs: list[TokenLogprob] = field(default_factory=list)
     reader: ThoughtReader = field(default_factory=lambda: ThoughtReader(None))
     _pieces: list[Piece] = field(default_factory=list)
 

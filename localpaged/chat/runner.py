@@ -289,6 +289,7 @@ class TurnRunner:
             is_foreground=live.is_foreground,
             model=self._models.engine_name(model),
             is_continuation=is_continued,
+            begun_ids=_begun_ids(live) if is_continued else (),
         )
         self._live.add_request(request.id, live)
         self._engine.submit(request)
@@ -328,6 +329,16 @@ class TurnRunner:
     def _tip(self, turn: Turn) -> str | None:
         """Where a waiting question hangs; not needed, and not read, for one that is placed."""
         return None if turn.question is None else self._store.chat(turn.chat_id).tip_hash
+
+
+def _begun_ids(live: LiveTurn) -> tuple[int, ...]:
+    begun_ids = None if live.prompt is None else live.prompt.begun_ids
+    if begun_ids is None and live.sampling.grammar is not None:
+        raise ChatError(
+            "The answer cannot go on in its form: the model's template hides where it began.",
+            hint="Have the question answered anew.",
+        )
+    return begun_ids or ()
 
 
 def _is_engine_gone(event: FinishEvent | FailEvent) -> bool:

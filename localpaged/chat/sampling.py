@@ -7,7 +7,7 @@ import secrets
 from dataclasses import asdict, fields, replace
 
 from localpaged.chat.sampling_options import as_dry
-from localpaged.engine.params import SamplingParams
+from localpaged.engine.params import Grammar, SamplingParams
 
 _MAX_SEED = 2**63
 
@@ -33,4 +33,6 @@ def from_options(options: str) -> SamplingParams:
     values["logit_bias"] = tuple(map(tuple, values.get("logit_bias", ())))
     if values.get("dry") is not None:
         values["dry"] = as_dry(values["dry"])
+    if values.get("grammar") is not None:
+        values["grammar"] = Grammar(**values["grammar"])
     return SamplingParams(**{**values, "seed": None})

@@ -37,7 +37,7 @@ class Answer:
             # A grammar counts every byte; a space that it allowed is part of the answer.
             strips_first_space=vocabulary.strips_first_space
             and not request.is_continuation
-            and request.grammar is None,
+            and request.sampling.grammar is None,
         )
         self._submitted_s = submitted_s
         self._first_token_s: float | None = None

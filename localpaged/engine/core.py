@@ -107,7 +107,7 @@ class EngineCore:
             seed=secrets.randbits(62) if seed is None else seed,
             num_candidates=0 if search is None else search.num_candidates,
             end_ids=self._end_ids(request),
-            is_paused=request.grammar is not None,
+            is_paused=request.sampling.grammar is not None,
         )
         answer = Answer(
             sequence,
@@ -117,9 +117,8 @@ class EngineCore:
         beams = None if search is None else BeamGroup(search, sequence)
         self._requests[request.id] = LiveRequest(request, answer, beams=beams)
         self._answers[sequence.id] = answer
-        if request.grammar is not None:
-            ignores_eos = request.sampling.ignore_eos
-            self._grammars.begin(request.id, request.grammar, ignores_eos=ignores_eos)
+        if request.sampling.grammar is not None:
+            self._grammars.begin(request, request.sampling.grammar)
         if request.is_foreground:
             self.focus(request.chat_id)
         return []

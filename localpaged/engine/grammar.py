@@ -68,8 +68,10 @@ class GrammarCompiler:
         self._eos_ids = eos_ids
         self._tokenizer: LLTokenizer | None = None
 
-    def compile(self, grammar: Grammar, *, ignores_eos: bool) -> Matcher:
-        """Return a matcher at the start of `grammar`; raises BadParameter with what is wrong.
+    def compile(
+        self, grammar: Grammar, *, ignores_eos: bool, begun_ids: Sequence[int] = ()
+    ) -> Matcher:
+        """Return a matcher in `grammar` behind `begun_ids`; raises BadParameter with what is wrong.
 
         With `ignores_eos` an end token is allowed only where nothing else is.
         """
@@ -80,6 +82,8 @@ class GrammarCompiler:
         matcher = LLMatcher(self._tokenizer, _compilable(grammar), log_level=0)
         if matcher.is_error():
             raise _unusable(grammar, _first_line(matcher.get_error()))
+        if begun_ids and not matcher.consume_tokens(list(begun_ids)):
+            raise _unusable(grammar, "the answer did not begin by it.")
         eos_ids = frozenset(self._tokenizer.eos_tokens)
         return Matcher(matcher, eos_ids=eos_ids, eos_counts=not ignores_eos)
 

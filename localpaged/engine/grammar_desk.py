@@ -7,7 +7,7 @@ from collections.abc import Callable
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 
 from localpaged.engine.grammar import GrammarCompiler, Matcher
-from localpaged.engine.params import Grammar, RequestId
+from localpaged.engine.params import Grammar, Request, RequestId
 from localpaged.errors import EngineError, LocalPagedError
 
 log = logging.getLogger(__name__)
@@ -37,10 +37,15 @@ class GrammarDesk:
         """Whether a grammar can be taken."""
         return any(future.done() for future in self._open.values())
 
-    def begin(self, request_id: RequestId, grammar: Grammar, *, ignores_eos: bool) -> None:
-        """Have a request's grammar made."""
-        future = self._thread.submit(self._compiler.compile, grammar, ignores_eos=ignores_eos)
-        self._open[request_id] = future
+    def begin(self, request: Request, grammar: Grammar) -> None:
+        """Have a request's grammar made, and led to where its answer goes on."""
+        future = self._thread.submit(
+            self._compiler.compile,
+            grammar,
+            ignores_eos=request.sampling.ignore_eos,
+            begun_ids=request.begun_ids,
+        )
+        self._open[request.id] = future
         future.add_done_callback(lambda _: self.wake())
 
     def drop(self, request_id: RequestId) -> None:

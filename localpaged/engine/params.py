@@ -45,6 +45,25 @@ class DryParams:
 
 
 @dataclass(frozen=True, slots=True)
+class Grammar:
+    """What an answer must look like: a JSON schema, a regular expression or a Lark grammar.
+
+    The whole answer matches it, unless it is cut by `max_tokens` or a stop. Raises BadParameter.
+    """
+
+    kind: Literal["json_schema", "regex", "lark"]
+    text: str
+
+    def __post_init__(self) -> None:
+        if self.kind not in ("json_schema", "regex", "lark"):
+            raise BadParameter(f"A grammar is json_schema, regex or lark, not {self.kind!r}.")
+        if not 0 < len(self.text) <= MAX_GRAMMAR_CHARS:
+            raise BadParameter(
+                f"A grammar has 1 to {MAX_GRAMMAR_CHARS:,} characters, not {len(self.text):,}."
+            )
+
+
+@dataclass(frozen=True, slots=True)
 class SamplingParams:
     """How the next token is chosen and when to stop.
 
@@ -56,6 +75,7 @@ class SamplingParams:
     Before `min_tokens` no end token and none of `stop_token_ids`, which end an answer as well, can
     be chosen. `logprobs` tells each token's log probability and that many alternatives.
     `ignore_eos`: the model's end tokens are tokens like others, possible at any time.
+    `grammar` bounds what the answer may be.
     Raises BadParameter, naming the field, for values out of range.
     """
 
@@ -75,6 +95,7 @@ class SamplingParams:
     min_tokens: int = 0
     stop_token_ids: tuple[int, ...] = ()
     logprobs: int | None = None
+    grammar: Grammar | None = None
 
     def __post_init__(self) -> None:
         _in_range("temperature", self.temperature, 0.0, 100.0)
@@ -141,35 +162,17 @@ class BeamParams:
 
 
 @dataclass(frozen=True, slots=True)
-class Grammar:
-    """What an answer must look like: a JSON schema, a regular expression or a Lark grammar.
-
-    The whole answer matches it, unless it is cut by `max_tokens` or a stop. Raises BadParameter.
-    """
-
-    kind: Literal["json_schema", "regex", "lark"]
-    text: str
-
-    def __post_init__(self) -> None:
-        if self.kind not in ("json_schema", "regex", "lark"):
-            raise BadParameter(f"A grammar is json_schema, regex or lark, not {self.kind!r}.")
-        if not 0 < len(self.text) <= MAX_GRAMMAR_CHARS:
-            raise BadParameter(
-                f"A grammar has 1 to {MAX_GRAMMAR_CHARS:,} characters, not {len(self.text):,}."
-            )
-
-
-@dataclass(frozen=True, slots=True)
 class Request:
     """One submission: a tokenised prompt and how to continue it.
 
     `chat_id` groups requests for fairness; `is_foreground` marks the chat the user looks at.
     `model` names a loaded model; "" is the default one.
-    `is_continuation`: the answer goes on in the middle of a text that ends the prompt.
+    `is_continuation`: the answer goes on in the middle of a text that ends the prompt; a grammar
+    bounds the whole of it, its beginning `begun_ids` included.
     `num_samples` answers are drawn from one reading of the prompt; with `beam` its best beams,
     as many as `num_samples`, are the answers. `prompt_logprobs` tells the log probability of every
     prompt token and that many alternatives; such a prompt is computed even where it is cached.
-    `grammar` bounds what the answer may be. With `speculation` tokens may be guessed from what was
+    With `speculation` tokens may be guessed from what was
     said before and checked together; it changes none. Raises BadParameter.
     """
 
@@ -180,10 +183,10 @@ class Request:
     is_foreground: bool = False
     model: str = ""
     is_continuation: bool = False
+    begun_ids: tuple[int, ...] = ()
     num_samples: int = 1
     beam: BeamParams | None = None
     prompt_logprobs: int | None = None
-    grammar: Grammar | None = None
     speculation: bool = True
 
     def __post_init__(self) -> None:
@@ -194,7 +197,7 @@ class Request:
             )
         if self.beam is not None and self.sampling.logprobs is not None:
             raise BadParameter("logprobs of a beam search are not possible; its score is told.")
-        if self.beam is not None and self.grammar is not None:
+        if self.beam is not None and self.sampling.grammar is not None:
             raise BadParameter("A beam search with a grammar is not possible.")
         if self.prompt_logprobs is not None:
             _whole("prompt_logprobs", self.prompt_logprobs, low=0, high=MAX_LOGPROBS)

@@ -329,7 +329,7 @@ def test_unknown_prompt_ids_and_ids_in_use_are_refused():
         make_request("bad", ("a",)),  # type: ignore[arg-type]
         make_request("bad", (None,)),  # type: ignore[arg-type]
         make_request("bad", (1.0,)),  # type: ignore[arg-type]
-        replace(make_request("bad", [1]), grammar=Grammar("regex", "\ud800")),
+        make_request("bad", [1], grammar=Grammar("regex", "\ud800")),
     ],
     ids=["text", "none", "float", "surrogate"],
 )

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from localpaged.engine.events import FinishReason
-from localpaged.engine.params import BeamParams, DryParams, Grammar, Request
+from localpaged.engine.params import BeamParams, DryParams, Grammar, Request, SamplingParams
 from localpaged.errors import BadParameter
 from testkit.decoders import load_decoder, make_decoder_core
 from testkit.engine_runs import make_core, make_request, run
@@ -285,7 +285,9 @@ def test_a_plan_without_a_grammar_carries_no_mask():
         lambda: Grammar("yaml", "a"),  # type: ignore[arg-type]
         lambda: Grammar("regex", ""),
         lambda: Grammar("regex", "x" * 300_000),
-        lambda: Request("a", (1,), grammar=Grammar("regex", "a"), beam=BeamParams(2)),
+        lambda: Request(
+            "a", (1,), SamplingParams(grammar=Grammar("regex", "a")), beam=BeamParams(2)
+        ),
     ],
 )
 def test_impossible_grammars_are_refused(make):

@@ -18,7 +18,7 @@ from localpaged.engine.events import (
     TokenEvent,
     TokenLogprob,
 )
-from localpaged.engine.params import BeamParams, EngineConfig, Grammar, Request, SamplingParams
+from localpaged.engine.params import BeamParams, EngineConfig, Request, SamplingParams
 from testkit.fake_runner import VOCAB_SIZE, FakeRunner
 
 
@@ -55,7 +55,6 @@ def make_request(
     num_samples: int = 1,
     beam: BeamParams | None = None,
     prompt_logprobs: int | None = None,
-    grammar: Grammar | None = None,
     speculation: bool = True,
     **sampling: Any,
 ) -> Request:
@@ -70,7 +69,6 @@ def make_request(
         num_samples=num_samples,
         beam=beam,
         prompt_logprobs=prompt_logprobs,
-        grammar=grammar,
         speculation=speculation,
     )
 
