@@ -15,8 +15,8 @@ from localpaged.chat.models import Models, opening_error
 from localpaged.chat.sampling import from_options
 from localpaged.errors import ChatError
 from localpaged.prompt import ChatModel
-from localpaged.store.rows import Message, Turn
-from localpaged.store.store import Conversation, Store
+from localpaged.store.rows import Chat, Message, Turn
+from localpaged.store.store import Conversation, Store, new_id
 from localpaged.store.tree import make_message
 from localpaged.store.writes import Write, change_chat
 
@@ -80,12 +80,28 @@ class ChatContext:
             chat = self._store.chat(chat_id)
             if turn.tip_hash is None or turn.tip_hash != chat.tip_hash or self._is_empty(turn):
                 raise ChatError("There is no summary to go on from.", hint="Ask for it again.")
-            tip, copies = turn.tip_hash, []
-            for old in self._store.path_to(rest[-1])[-len(rest) :] if rest else ():
-                copies.append(make_message(tip, old.role, old.text))
-                tip = copies[-1].hash
-            change = change_chat(chat_id, view_hash=turn.parent_hash, tip_hash=tip)
-            self._submit(Write(messages=copies, chat_changes=(change,)))
+            messages, turns = self._copies(turn.tip_hash, chat, rest)
+            tip_hash = messages[-1].hash if messages else turn.tip_hash
+            change = change_chat(chat_id, view_hash=turn.parent_hash, tip_hash=tip_hash)
+            self._submit(Write(messages=messages, turns=turns, chat_changes=(change,)))
+
+    def _copies(
+        self, tip_hash: str, chat: Chat, rest: Sequence[str]
+    ) -> tuple[Sequence[Message], Sequence[Turn]]:
+        """Return messages of the chat that this one was forked from as they follow `tip_hash`."""
+        if not rest or chat.forked_from is None:
+            return (), ()
+        origin = self._store.conversation(chat.forked_from, up_to=rest[-1])
+        made_by = {turn.tip_hash: turn for turn in origin.turns}
+        messages: list[Message] = []
+        turns: list[Turn] = []
+        for old in origin.messages[-len(rest) :]:
+            parent_hash = messages[-1].hash if messages else tip_hash
+            messages.append(make_message(parent_hash, old.role, old.text))
+            if (made := made_by.get(old.hash)) is not None:
+                placed = {"parent_hash": parent_hash, "tip_hash": messages[-1].hash}
+                turns.append(replace(made, id=new_id(), chat_id=chat.id, **placed))
+        return messages, turns
 
     def _is_empty(self, turn: Turn) -> bool:
         return not self._store.path_to(turn.tip_hash)[-1].text.strip()

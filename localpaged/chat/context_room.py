@@ -39,7 +39,8 @@ class Slide:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """A fork at the answer `at_hash` has room for a summary, asked for by `prompt_tokens`.
+    """A fork at the answer `at_hash` has room for a summary of `answer_tokens`, asked for by
+    `prompt_tokens`.
 
     What comes after it, `rest_hashes`, follows the summary word by word.
     """
@@ -47,6 +48,7 @@ class Summary:
     at_hash: str
     num_messages: int
     prompt_tokens: int
+    answer_tokens: int
     rest_hashes: tuple[str, ...]
 
 
@@ -161,7 +163,7 @@ class _Counter:
             if end < 2 or after + summary_room // ROOM_SHARE > self._limit:
                 return None
             hashes = tuple(message.hash for message in rest[:-1])
-            return Summary(before[end - 1].hash, end, tokens, hashes)
+            return Summary(before[end - 1].hash, end, tokens, summary_room, hashes)
         return None
 
     def _summary_tokens(self, messages: Sequence[Message]) -> int:

@@ -191,6 +191,7 @@ class LocalPagedApp(App[None]):
             if changes.has_ended:
                 self.workspace.refresh()
                 self.commands.answers.resume_stopped(changes.to_resume)
+                self.commands.context.ended(changes.ended)
             for missing in changes.missing:
                 self.tell(f"{missing.chosen} is not here any more; {missing.default} answers.")
             snapshot = self.service.snapshot()

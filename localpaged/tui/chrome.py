@@ -8,6 +8,7 @@ from localpaged.engine.events import LoadEvent
 from localpaged.engine.snapshot import EngineSnapshot
 from localpaged.errors import LocalPagedError
 from localpaged.plain_text import visible
+from localpaged.tui.context_use import context_use
 from localpaged.tui.figures import byte_size, compact, grouped, percent, rate
 from localpaged.tui.glyphs import Glyphs
 from localpaged.tui.keys import footer_actions, key_of
@@ -63,22 +64,27 @@ def title_runs(
 
 def context_runs(session: SessionModel, engine: EngineStatus) -> list[Run]:
     """How much of the model's context the chat fills."""
-    answer = session.last_answer
-    ready = None if answer is None else engine.ready_of(answer.turn.model)
-    limit = ready.context_length if ready is not None else 0
-    if answer is None or not limit:
+    use = context_use(session, engine)
+    if use is None:
         return []
-    if answer.usage is not None:
-        used = answer.usage.prompt_tokens + answer.usage.completion_tokens
-    elif answer.prefill is not None:
-        used = answer.prefill.prompt_tokens + answer.token_count
-    else:
-        return []
-    share = used / limit
     role = Role.DIM
-    if share >= CONTEXT_WARNING:
-        role = Role.ERROR if share >= CONTEXT_ALARM else Role.WARNING
-    return [Run(f"context {compact(used)} of {compact(limit)}  {percent(used, limit)}", role)]
+    if use.share >= CONTEXT_WARNING:
+        role = Role.ERROR if use.share >= CONTEXT_ALARM else Role.WARNING
+    used, limit = compact(use.used), compact(use.limit)
+    return [Run(f"context {used} of {limit}  {percent(use.used, use.limit)}", role)]
+
+
+def warning_runs(session: SessionModel, engine: EngineStatus, glyphs: Glyphs) -> list[Run]:
+    """Said before the context is full, while there is room to choose."""
+    use = context_use(session, engine)
+    if use is None or use.share < CONTEXT_ALARM:
+        return []
+    left = max(0, use.limit - use.used)
+    return [
+        Run(f"{glyphs.error} ", Role.WARNING),
+        Run(f"{grouped(left)} tokens of context left  ", Role.WARNING),
+        Run("/context shows the ways on", Role.DIM),
+    ]
 
 
 def load_runs(stage: LoadEvent | None, glyphs: Glyphs, frame: int) -> list[Run]:

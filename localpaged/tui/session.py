@@ -39,6 +39,8 @@ class Question:
 
     text: str
     is_system: bool = False
+    # what comes before is not shown to the model
+    is_view_start: bool = False
 
 
 @dataclass(slots=True)
@@ -63,6 +65,8 @@ class Answer:
     # continue as soon as it has stopped
     is_resume_asked: bool = False
     thought: Thought | None = None
+    # the question found no room in the model's context, or the answer filled it
+    is_context_full: bool = False
 
     @property
     def status(self) -> TurnStatus:
@@ -176,7 +180,10 @@ class SessionModel:
 
     def load(self, exchanges: Sequence[Exchange]) -> None:
         """Take the saved transcript."""
-        self.entries = [entry for exchange in exchanges if (entry := _entry(exchange)) is not None]
+        view_hash = None if self.chat is None else self.chat.view_hash
+        self.entries = [
+            entry for exchange in exchanges if (entry := _entry(exchange, view_hash)) is not None
+        ]
         for entry in self.entries:
             if isinstance(entry, Answer):
                 entry.is_last = entry is self.last_answer
@@ -250,7 +257,7 @@ def _end(answer: Answer, event: TurnEnded) -> None:
         answer.error, answer.hint = event.error.message, event.error.hint
 
 
-def _entry(exchange: Exchange) -> Entry | None:
+def _entry(exchange: Exchange, view_hash: str | None) -> Entry | None:
     message, turn = exchange.message, exchange.turn
     if turn is not None:
         text = message.text if message is not None else turn.partial_text
@@ -263,7 +270,8 @@ def _entry(exchange: Exchange) -> Entry | None:
         return answer
     if message is None:
         return None
-    return Question(message.text, is_system=message.role == "system")
+    is_view_start = message.hash == view_hash
+    return Question(message.text, message.role == "system", is_view_start=is_view_start)
 
 
 def _usage(turn: Turn) -> Usage | None:

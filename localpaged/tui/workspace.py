@@ -24,6 +24,7 @@ from localpaged.chat.events import (
 from localpaged.engine.events import LoadEvent, ReadyEvent
 from localpaged.errors import LocalPagedError
 from localpaged.store.rows import Chat
+from localpaged.tui.context_use import fills_context
 from localpaged.tui.session import Draft, SessionModel
 
 if TYPE_CHECKING:
@@ -68,6 +69,7 @@ class Changes:
 
     chat_ids: set[str] = field(default_factory=set)
     to_resume: list[SessionModel] = field(default_factory=list)
+    ended: list[TurnEnded] = field(default_factory=list)
     missing: list[TurnModelMissing] = field(default_factory=list)
     has_ended: bool = False
     is_engine: bool = False
@@ -254,7 +256,11 @@ class Workspace:
         if isinstance(event, TurnEnded):
             changes.has_ended = True
             session.is_unread = session is not self.current
+            changes.ended.append(event)
             answer = session.answer(event.turn_id)
+            if answer is not None:
+                ready = self.engine.ready_of(answer.turn.model)
+                answer.is_context_full = fills_context(event, ready)
             if answer is not None and answer.is_resume_asked:
                 answer.is_resume_asked = False
                 changes.to_resume.append(session)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from localpaged.tui.commands.answers import AnswerCommands
 from localpaged.tui.commands.base import CommandGroup
 from localpaged.tui.commands.chats import ChatCommands
+from localpaged.tui.commands.context import ContextCommands
 from localpaged.tui.commands.drafts import DraftCommands
 from localpaged.tui.commands.history import HistoryCommands
 from localpaged.tui.commands.memory import MemoryCommands
@@ -41,6 +42,7 @@ class Commands(CommandGroup):
         self.writing = writing = WritingCommands(app, screen, self.drafts, options)
         self.memory = memory = MemoryCommands(app, screen, self.chats)
         self.history = history = HistoryCommands(app, screen, self.chats)
+        self.context = context = ContextCommands(app, screen, self.chats, self.drafts)
         self._leave_until_s = 0.0
         chats, answers, workspace = self.chats, self.answers, self._workspace
         self.deeds: dict[str, Callable[[], None]] = {
@@ -67,6 +69,8 @@ class Commands(CommandGroup):
             "resume": answers.resume,
             "copy": answers.copy_answer,
             "copy_code": answers.copy_code,
+            "context": context.show,
+            "show_all": context.show_all,
             "thoughts": answers.toggle_thoughts,
             "copy_all": answers.copy_with_reasoning,
             "newest": self._transcript.follow,

@@ -25,6 +25,7 @@ INTRO_KEYS = (
     ("help", "all keys and commands"),
 )
 INTRO_KEY_CELLS = 6
+NOT_SHOWN = "earlier messages are not shown to the model"
 FOLDED_LINES = 24
 SHOWN_OF_FOLDED = 12
 FOLD_CHARS = 4_000
@@ -62,7 +63,18 @@ class QuestionCell:
         if hidden_lines:
             more = f"{self._glyphs.ellipsis} {grouped(hidden_lines)} more lines, click to show"
             lines.append(Line((), (Run(more, Role.DIM),)))
-        self._lines = indent(lines, first, rest)
+        self._lines = [*self._view_line(width), *indent(lines, first, rest)]
+
+    def _view_line(self, width: int) -> list[Line]:
+        """The line above the first message that the model is shown."""
+        if not self.question.is_view_start:
+            return []
+        rule = self._glyphs.rule
+        text = f" {NOT_SHOWN} "[: max(0, width)]
+        left = max(0, width - len(text)) // 2
+        right = max(0, width - len(text) - left)
+        runs = (Run(rule * left, Role.RULE), Run(text, Role.WARNING), Run(rule * right, Role.RULE))
+        return [Line((), runs, glue=""), BLANK]
 
     def toggle_fold(self, width: int) -> None:
         """Show all of a folded message, or fold it again."""

@@ -113,7 +113,8 @@ def _streaming(answer: Answer, glyphs: Glyphs, moment: Moment, cells: int | None
 def _ended(answer: Answer, glyphs: Glyphs, glyph: str, word: str, cells: int | None) -> list[Run]:
     parts: list[str] = []
     if answer.finish_reason is FinishReason.LENGTH:
-        glyph, word = glyphs.stopped, "cut at its length limit"
+        why = "the context is full" if answer.is_context_full else "at its length limit"
+        glyph, word = glyphs.stopped, f"cut: {why}" if answer.is_context_full else f"cut {why}"
     if answer.token_count:
         parts.append(f"{grouped(answer.token_count)} tok")
     if answer.usage is not None:
@@ -137,6 +138,8 @@ def _fits(runs: list[Run], cells: int | None) -> bool:
 
 
 def _continue_runs(answer: Answer) -> list[Run]:
+    if answer.is_context_full and answer.is_last:
+        return [Run("/context shows the ways on", Role.ACCENT)]
     if not answer.can_continue:
         return []
     failed = answer.status is TurnStatus.ERROR

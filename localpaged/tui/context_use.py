@@ -1,0 +1,51 @@
+"""How much of the model's context a chat fills."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from localpaged.engine.events import FinishReason, ReadyEvent
+from localpaged.errors import PromptTooLong
+
+if TYPE_CHECKING:
+    from localpaged.chat.events import TurnEnded
+    from localpaged.tui.session import SessionModel
+    from localpaged.tui.workspace import EngineStatus
+
+
+class ContextUse(NamedTuple):
+    """Tokens of prompt and answer, and how many there may be."""
+
+    used: int
+    limit: int
+
+    @property
+    def share(self) -> float:
+        """From 0 to 1."""
+        return self.used / self.limit
+
+
+def context_use(session: SessionModel, engine: EngineStatus) -> ContextUse | None:
+    """Return what the chat's last answer had; None while that is not known."""
+    answer = session.last_answer
+    ready = None if answer is None else engine.ready_of(answer.turn.model)
+    limit = ready.context_length if ready is not None else 0
+    if answer is None or not limit:
+        return None
+    if answer.usage is not None:
+        used = answer.usage.prompt_tokens + answer.usage.completion_tokens
+        return ContextUse(used, limit)
+    if answer.prefill is not None:
+        return ContextUse(answer.prefill.prompt_tokens + answer.token_count, limit)
+    refused = answer.turn.prompt_tokens
+    return None if refused is None else ContextUse(refused + answer.token_count, limit)
+
+
+def fills_context(ended: TurnEnded, ready: ReadyEvent | None) -> bool:
+    """Whether a question found no room in the context, or its answer was cut by it."""
+    if isinstance(ended.error, PromptTooLong):
+        return True
+    usage = ended.usage
+    if ended.finish_reason is not FinishReason.LENGTH or usage is None or ready is None:
+        return False
+    return usage.prompt_tokens + usage.completion_tokens >= ready.context_length

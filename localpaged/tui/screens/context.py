@@ -1,0 +1,107 @@
+"""The context is full: the ways on, each with its price. Nothing is cut without being chosen."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical
+from textual.content import Content
+from textual.screen import ModalScreen
+from textual.widgets import OptionList, Static
+from textual.widgets.option_list import Option
+
+from localpaged.chat.context_room import ContextRoom
+from localpaged.tui.figures import grouped
+from localpaged.tui.markdown.line import STRONG, Role, Run
+from localpaged.tui.paint import content_of
+
+STOP, SLIDE, SUMMARISE, FORK = "stop", "slide", "summarise", "fork"
+
+
+class ContextScreen(ModalScreen[str | None]):
+    """Dismisses with SLIDE, SUMMARISE or FORK; None leaves everything as it is."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,q", "stop", "Stop here", show=False),
+        Binding("j", "move(1)", "Down", show=False),
+        Binding("k", "move(-1)", "Up", show=False),
+    ]
+
+    def __init__(self, room: ContextRoom) -> None:
+        super().__init__()
+        self._room = room
+
+    def compose(self) -> ComposeResult:
+        """What is full, then the choices; the one that changes nothing is first."""
+        with Vertical(classes="dialog dialog-picker dialog-wide"):
+            yield Static(Content(headline(self._room)), classes="dialog-title")
+            options = OptionList(*_options(self._room), compact=True, markup=False)
+            options.highlighted = 0
+            yield options
+            yield Static(Content("Enter chooses, Esc stops here"), classes="dialog-hint")
+
+    def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
+        """Enter or a click takes a way."""
+        self.dismiss(None if event.option.id == STOP else event.option.id)
+
+    def action_move(self, step: int) -> None:
+        """The keys of the transcript work here, too."""
+        options = self.query_one(OptionList)
+        if step > 0:
+            options.action_cursor_down()
+        else:
+            options.action_cursor_up()
+
+    def action_stop(self) -> None:
+        """Change nothing."""
+        self.dismiss(None)
+
+
+def headline(room: ContextRoom) -> str:
+    """How full the chat is."""
+    numbers = f"{grouped(room.prompt_tokens)} of {grouped(room.context_length)} tokens"
+    if room.is_refused:
+        return f"The question does not fit: {numbers}"
+    if room.prompt_tokens + 1 >= room.context_length:
+        return f"The answer is cut, the context is full: {numbers}"
+    return f"Context: {numbers}"
+
+
+def _options(room: ContextRoom) -> list[Option]:
+    kept = "The question stays here without an answer" if room.is_refused else "Nothing changes"
+    options = [_option(STOP, "Stop here", kept)]
+    slide, summary = room.slide, room.summary
+    if slide is not None:
+        options.append(
+            _option(
+                SLIDE,
+                "Go on without the oldest messages",
+                f"{_messages(slide.num_hidden)} not shown to the model any more, "
+                f"{grouped(slide.new_tokens)} tokens to be read again",
+            )
+        )
+    if summary is not None:
+        options.append(
+            _option(
+                SUMMARISE,
+                "Go on with a summary of what was said",
+                f"In a fork: the model sums up {_messages(summary.num_messages)}, "
+                "which it has in memory",
+            )
+        )
+    if room.places:
+        options.append(
+            _option(FORK, "Go back to an earlier answer", "In a fork that you choose the place of")
+        )
+    return options
+
+
+def _option(id_: str, label: str, detail: str) -> Option:
+    runs = [Run(f"{label}\n", Role.TEXT, STRONG), Run(f"  {detail}", Role.DIM)]
+    return Option(content_of(runs), id=id_)
+
+
+def _messages(count: int) -> str:
+    return "1 message" if count == 1 else f"{grouped(count)} messages"
