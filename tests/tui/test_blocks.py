@@ -40,7 +40,7 @@ async def open_blocks(shown) -> BlocksScreen:
 async def look(shown) -> None:
     """Let the screen see memory as it is now."""
     before = shown.engine.num_inspections
-    shown.app.screen._due_s = 0.0
+    shown.app.screen.look.look_soon()
     await shown.beat()
     await shown.until(lambda: shown.engine.num_inspections > before)
     await shown.beat()
@@ -103,14 +103,14 @@ async def test_the_cursor_moves_over_blocks_and_shows_their_text():
             screen = await open_blocks(shown)
             await shown.press("right", "right", "l", "h")
             await shown.until_shown("tokens 32 to 47")
-            assert screen._map.cursor == 2
+            assert screen.block_map.cursor == 2
             await shown.press("end")
             await shown.until_shown("Block 63")
             assert "free" in shown.text
             await shown.press("home", "down")
-            assert screen._map.cursor == screen._map._layout.columns
+            assert screen.block_map.cursor == screen.block_map._layout.columns
             await shown.press("up", "up", "left")
-            assert screen._map.cursor == 0
+            assert screen.block_map.cursor == 0
 
 
 @pytest.mark.parametrize("size", [SMALL, LARGE])
@@ -147,10 +147,10 @@ async def test_evicting_a_block_of_the_map_takes_it_and_what_follows():
         async with stage(service, engine) as shown:
             screen = await open_blocks(shown)
             last = engine.inspect().result().nodes[-1].blocks[1]
-            screen._map.go_to(last)
+            screen.block_map.go_to(last)
             await shown.press("x")
             await shown.until_shown("Evicted 3 blocks")
-            screen._map.go_to(63)
+            screen.block_map.go_to(63)
             await shown.press("x")
             await shown.until_shown("not in the prefix tree")
 
@@ -218,12 +218,12 @@ async def test_a_look_that_finds_nothing_new_paints_nothing():
         async with stage(service, engine, size=SMALL) as shown:
             screen = await open_blocks(shown)
             await look(shown)
-            painted = screen._map.num_painted
+            painted = screen.block_map.num_painted
             await look(shown)
-            assert screen._map.num_painted == painted
+            assert screen.block_map.num_painted == painted
             engine.remember(chat, (*SYSTEM, *ids("another ending! ", 16)))
             await look(shown)
-            assert 1 <= screen._map.num_painted - painted <= 2
+            assert 1 <= screen.block_map.num_painted - painted <= 2
 
 
 async def test_a_pool_that_does_not_fit_has_many_blocks_in_a_cell():
@@ -232,10 +232,10 @@ async def test_a_pool_that_does_not_fit_has_many_blocks_in_a_cell():
         fill(service, engine)
         async with stage(service, engine, size=SMALL) as shown:
             screen = await open_blocks(shown)
-            assert screen._map.per_cell >= 16
+            assert screen.block_map.per_cell >= 16
             assert "in one cell: 0 to" in shown.text
             await shown.press("right")
-            assert screen._map.cursor == screen._map.per_cell
+            assert screen.block_map.cursor == screen.block_map.per_cell
 
 
 async def test_letters_stand_for_colours_on_ascii_terminals():
