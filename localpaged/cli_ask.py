@@ -25,11 +25,16 @@ from localpaged.cli_answer import Answer, JsonAnswer, TextAnswer
 from localpaged.cli_errors import tell
 from localpaged.cli_options import settings_from
 from localpaged.engine.events import FinishReason
-from localpaged.errors import ChatError, ConfigError, LocalPagedError
+from localpaged.errors import ChatError, ConfigError, LocalPagedError, PromptTooLong
 from localpaged.models.registry import find_model
 from localpaged.store.rows import Chat, Turn
 
 SAMPLING_OPTIONS = ("temperature", "top_k", "top_p", "min_p", "seed", "max_tokens")
+CUT = "Ask for a shorter answer, or for the rest with --continue in a larger --context."
+TOO_LONG = (
+    "Ask without --continue, give a larger --context, or open the chat in `localpaged chat`: it "
+    "goes on without its oldest messages, or with a summary of them (/context)."
+)
 MAX_STDIN_BYTES = 1 << 24
 """Four times what fits the longest contexts there are; a pipe may be endless."""
 
@@ -43,10 +48,20 @@ def run_ask(question: tuple[str, ...], options: Mapping[str, Any]) -> int:
         asking.answer.end(asking.ended, error)
         raise
     asking.answer.end(asking.ended, None)
-    is_cut = asking.ended is not None and asking.ended.finish_reason is FinishReason.LENGTH
-    if is_cut and options["max_tokens"] is None:
-        tell("The answer is cut: the context is full.", hint="Ask for a shorter one.")
+    ended = asking.ended
+    is_cut = ended is not None and ended.finish_reason is FinishReason.LENGTH
+    if is_cut and ended is not None and options["max_tokens"] is None:
+        usage = ended.usage
+        used = 0 if usage is None else usage.prompt_tokens + usage.completion_tokens
+        tell(f"The answer is cut: question and answer fill the context, {used:,} tokens.", hint=CUT)
     return exit_code
+
+
+def _with_ways_on(error: LocalPagedError, options: Mapping[str, Any]) -> LocalPagedError:
+    """Tell what to do about a chat that has grown too long; its question is kept."""
+    if options["is_continued"] and isinstance(error, PromptTooLong):
+        return PromptTooLong(error.message, hint=TOO_LONG)
+    return error
 
 
 class _Asking:
@@ -95,7 +110,7 @@ class _Asking:
         if interrupt.exit_code is not None:
             return interrupt.exit_code
         if self.ended is not None and self.ended.error is not None:
-            raise self.ended.error
+            raise _with_ways_on(self.ended.error, options)
         return 0
 
     def _receive(self, events: tuple[ChatEvent, ...]) -> None:
