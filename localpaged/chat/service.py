@@ -24,6 +24,7 @@ from localpaged.chat.history import ChatHistory
 from localpaged.chat.live import LiveTurn, LiveTurns
 from localpaged.chat.models import ModelChoice, Models, ModelShelf
 from localpaged.chat.publisher import Publisher, Subscriber
+from localpaged.chat.price import counted
 from localpaged.chat.runner import TurnRunner
 from localpaged.chat.sampling import to_options, with_seed
 from localpaged.chat.title import one_line
@@ -335,6 +336,8 @@ class ChatService:
         """Tell the engine which chat the user looks at: it is served before the others."""
         self._engine.focus(chat_id)
 
+
+
     def snapshot(self, model: str = "") -> EngineSnapshot:
         """The engine's latest picture of a model, "" being the default; empty if not loaded."""
         return self._engine.snapshot("" if model == self._models.default_name else model)
@@ -351,6 +354,13 @@ class ChatService:
 
     def unload_model(self, name: str) -> None:
         """Let a further model and its memory go; its answers fail. Raises ChatError."""
+    def count_tokens(self, text: str, *, model: str = "") -> Future[int]:
+        """Count what `text` adds to a message for a model, which may still be being opened.
+
+        Raises ModelNotFound.
+        """
+        return counted(self._models.find(model), text)
+
         self._models.unload(name)
 
     def close(self) -> None:

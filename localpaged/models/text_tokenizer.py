@@ -12,6 +12,8 @@ from tokenizers import Tokenizer, models
 
 from localpaged.models.tokenizer_data import TokenizerData
 
+MAX_CHARS_IN_PLACE = 4_096
+"""About a millisecond of work."""
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _SPACE_PIECE = "\u2581"
 _BYTE_PIECE = re.compile(r"<0x([0-9A-Fa-f]{2})>")
@@ -37,7 +39,12 @@ class TextTokenizer:
         if _SURROGATE.search(text):
             text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
         tokenizer = self._inner if is_inside else self._first if is_first else self._later
-        ids: list[int] = tokenizer.encode(text, add_special_tokens=False).ids
+        if len(text) > MAX_CHARS_IN_PLACE:
+            # for a batch the library lets other Python threads run: a book must not stop the screen
+            (encoding,) = tokenizer.encode_batch_fast([text], add_special_tokens=False)
+        else:
+            encoding = tokenizer.encode(text, add_special_tokens=False)
+        ids: list[int] = encoding.ids
         return ids
 
     @cached_property

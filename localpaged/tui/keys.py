@@ -65,6 +65,7 @@ ACTIONS = (
     Action("newline", "New line", WRITING, "Shift+Enter ^J Alt+Enter"),
     Action("history", "Messages you sent before", WRITING, "Up Down"),
     Action("editor", "Write in your editor", WRITING, "^G", "ctrl+g", "editor"),
+    Action("attach", "Attach a text file", WRITING, "", slash="attach", argument="path"),
     Action("leave", "Copy, or stop, or clear, or quit", WRITING, "^C", "ctrl+c"),
     Action("focus", "Prompt, transcript, list", WRITING, "Tab"),
     Action("new_chat", "New chat", CHATS, "^N", "ctrl+n", "new", footer="new"),

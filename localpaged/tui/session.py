@@ -10,6 +10,7 @@ from localpaged.chat.events import TurnEnded, TurnPrefill, TurnText
 from localpaged.chat.thought import Thought, answer_of, from_json
 from localpaged.engine.events import FinishReason, Usage
 from localpaged.store.rows import Chat, Exchange, Turn, TurnStatus
+from localpaged.tui.labels import expanded
 
 NEW_CHAT_TITLE = "New chat"
 TITLE_CHARS = 60
@@ -103,10 +104,7 @@ class Draft:
     @property
     def full(self) -> str:
         """The text as it would be sent."""
-        full = self.text
-        for label, pasted in self.pastes.items():
-            full = full.replace(label, pasted, 1)
-        return full
+        return expanded(self.text, self.pastes)
 
 
 class SessionModel:

@@ -7,6 +7,7 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from localpaged.tui.commands.answers import AnswerCommands
+from localpaged.tui.commands.attaching import AttachingCommands
 from localpaged.tui.commands.base import CommandGroup
 from localpaged.tui.commands.chats import ChatCommands
 from localpaged.tui.commands.context import ContextCommands
@@ -40,6 +41,7 @@ class Commands(CommandGroup):
         self.answers = AnswerCommands(app, screen, self.chats)
         self.options = options = OptionCommands(app, screen)
         self.writing = writing = WritingCommands(app, screen, self.drafts, options)
+        self.attaching = AttachingCommands(app, screen)
         self.memory = memory = MemoryCommands(app, screen, self.chats)
         self.history = history = HistoryCommands(app, screen, self.chats)
         self.context = context = ContextCommands(app, screen, self.chats, self.drafts)
@@ -59,6 +61,7 @@ class Commands(CommandGroup):
             "model": options.choose_model,
             "system": writing.edit_system,
             "set": options.show_values,
+            "attach": self.attaching.ask,
             "seed": options.show_values,
             "undo": chats.undo,
             "browse": history.open,
@@ -96,6 +99,7 @@ class Commands(CommandGroup):
 
     def run(self, action_id: str) -> None:
         """Do what the table calls `action_id`."""
+            "attach": self.attaching.attach,
         self.deeds[action_id]()
 
     def typed(self) -> None:

@@ -243,6 +243,12 @@ class ChatScreen(Screen[None]):
     def _typed(self) -> None:
         self.commands.typed()
 
+    @on(Prompt.Labelled)
+    def _labelled(self, message: Prompt.Labelled) -> None:
+
+    @on(Prompt.PastedAlone)
+    def _pasted_alone(self, message: Prompt.PastedAlone) -> None:
+
     @on(Sidebar.Chosen)
     def _chosen(self, message: Sidebar.Chosen) -> None:
         # the requests to rename and delete are kinds of Chosen
@@ -273,6 +279,7 @@ class ChatScreen(Screen[None]):
 
     @on(Transcript.CopyAsked)
     def _copy_asked(self, message: Transcript.CopyAsked) -> None:
+
         self.commands.answers.copy_message(message.text, message.what)
 
     @on(Transcript.Left)

@@ -1,17 +1,16 @@
 """Where the user writes. Enter sends, and only Enter: no paste ever does.
 
 Text that the input widget could not show exactly or quickly (long pastes, control characters) is
-held aside and stands in the prompt as a label such as `[pasted 312 lines]`.
+held aside and stands in the prompt as a label such as `[pasted 312 lines]`, as attached files do.
 """
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, ClassVar
 
 from textual.message import Message
 
-from localpaged.plain_text import visible
+from localpaged.tui.labels import Taken, folded, is_plain, is_priced, label_for, labels_in
 from localpaged.tui.session import Draft
 from localpaged.tui.widgets.text_box import TextBox
 
@@ -19,11 +18,8 @@ if TYPE_CHECKING:
     from rich.text import Text
     from textual import events
 
-MAX_PLAIN_PASTE_CHARS = 2_000
-MAX_PLAIN_PASTE_LINES = 20
 HISTORY_MESSAGES = 100
 NEWLINE_KEYS = frozenset({"ctrl+j", "shift+enter", "alt+enter", "ctrl+enter"})
-_LABEL = re.compile(r"\[pasted [\d,]+ (?:lines|characters)(?: #\d+)?\]")
 
 
 class Prompt(TextBox):
@@ -48,6 +44,21 @@ class Prompt(TextBox):
             super().__init__()
             self.pages = pages
 
+    class Labelled(Message):
+        """A label stands for `text`, and does not tell yet what it costs."""
+
+        def __init__(self, label: str, text: str) -> None:
+            super().__init__()
+            self.label = label
+            self.text = text
+
+    class PastedAlone(Message):
+        """A line was pasted into the empty prompt: it may be a file's path."""
+
+        def __init__(self, text: str) -> None:
+            super().__init__()
+            self.text = text
+
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
         super().__init__(
             id=id,
@@ -71,12 +82,14 @@ class Prompt(TextBox):
     def load(self, draft: Draft) -> None:
         """Show a draft, the cursor at its end."""
         self._recalled = None
-        self._pastes = dict(draft.pastes)
-        text = draft.text
-        if not draft.pastes and not _is_plain(text):
-            text = self._label(text)
+        text, pastes = draft.text, draft.pastes
+        if not pastes:
+            text, pastes = folded(text)
+        self._pastes = dict(pastes)
         self.text = text
         self.move_cursor(self.document.end)
+        for label, pasted in pastes.items():
+            self._ask_price(label, pasted)
 
     def remember(self, sent: list[str]) -> None:
         """Set what Up recalls, oldest first."""
@@ -99,6 +112,29 @@ class Prompt(TextBox):
         self.load(Draft())
         self.add_sent(text)
 
+    def add_labelled(self, text: str) -> None:
+        """Write a label that stands for `text` at the cursor."""
+        self.insert(self._label(text))
+
+    def set_price(self, label: str, price: str) -> None:
+        """Tell beside a label what its text costs, if it still stands in the prompt."""
+        text = self._pastes.get(label)
+        if text is None:
+            return
+        for row in range(self.document.line_count):
+            column = self.document.get_line(row).find(label)
+            if column >= 0:
+                priced = self._free_label(text, price=price)
+                # the old label stays known: undo may bring it back
+                self._pastes[priced] = text
+                self.replace(
+                    priced,
+                    (row, column),
+                    (row, column + len(label)),
+                    maintain_selection_offset=True,
+                )
+                return
+
     def say(self, hint: str) -> None:
         """Set the text of the empty prompt."""
         if self.placeholder != hint:
@@ -107,8 +143,8 @@ class Prompt(TextBox):
     def get_line(self, line_index: int) -> Text:
         """The line as it is drawn: labels stand out, nothing in it acts on the terminal."""
         line = super().get_line(line_index)
-        for match in _LABEL.finditer(line.plain):
-            if match[0] in self._pastes:
+        if self._pastes:
+            for match in labels_in(self._pastes).finditer(line.plain):
                 line.stylize("bold", *match.span())
         return line
 
@@ -124,7 +160,7 @@ class Prompt(TextBox):
             event.stop()
             event.prevent_default()
             self.insert("\n")
-        elif (key == "backspace" and self._delete_label()) or self._navigates(key):
+        elif self._deletes_label(key) or self._navigates(key):
             event.stop()
             event.prevent_default()
         else:
@@ -162,26 +198,35 @@ class Prompt(TextBox):
         event.prevent_default()
         # terminals send a pasted line end as carriage return
         text = event.text.replace("\r\n", "\n").replace("\r", "\n")
-        self.insert(text if _is_plain(text) else self._label(text))
+        is_alone = not self.text
+        self.insert(text if is_plain(text) else self._label(text))
+        if is_alone and is_plain(text) and text.strip() and "\n" not in text:
+            self.post_message(self.PastedAlone(text))
 
     def _label(self, text: str) -> str:
-        lines = text.count("\n") + 1
-        size = f"{lines:,} lines" if lines > 1 else f"{len(text):,} characters"
-        label, number = f"[pasted {size}]", 1
-        while label in self._pastes or label in text:
-            number += 1
-            label = f"[pasted {size} #{number}]"
+        label = self._free_label(text)
         self._pastes[label] = text
+        self._ask_price(label, text)
         return label
 
-    def _delete_label(self) -> bool:
-        """Backspace behind a label takes it away whole."""
-        if not self.selection.is_empty:
+    def _free_label(self, text: str, *, price: str = "") -> str:
+        shown = self.text
+        # what stood for this very text before may do so again
+        others = {k: v for k, v in self._pastes.items() if v != text or k in shown}
+        return label_for(text, taken=Taken(others, shown), price=price)
+
+    def _ask_price(self, label: str, text: str) -> None:
+        if not is_priced(label):
+            self.post_message(self.Labelled(label, text))
+
+    def _deletes_label(self, key: str) -> bool:
+        """Backspace behind a label and Delete before one take it away whole."""
+        if key not in ("backspace", "delete") or not self.selection.is_empty or not self._pastes:
             return False
         row, column = self.cursor_location
-        for match in _LABEL.finditer(self.document.get_line(row)[:column]):
-            if match.end() == column and match[0] in self._pastes:
-                self.delete((row, match.start()), (row, column))
+        for match in labels_in(self._pastes).finditer(self.document.get_line(row)):
+            if column == (match.end() if key == "backspace" else match.start()):
+                self.delete((row, match.start()), (row, match.end()))
                 return True
         return False
 
@@ -202,10 +247,3 @@ class Prompt(TextBox):
         self.load(Draft(self._sent[to]))
         self._recalled = to
         return True
-
-
-def _is_plain(text: str) -> bool:
-    """Whether the input widget holds and shows `text` exactly, and at once."""
-    if len(text) > MAX_PLAIN_PASTE_CHARS or text.count("\n") >= MAX_PLAIN_PASTE_LINES:
-        return False
-    return visible(text, multiline=True) == text and len(text.splitlines()) <= text.count("\n") + 1

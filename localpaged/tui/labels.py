@@ -1,0 +1,149 @@
+"""Labels: what stands in the prompt for a text that is too long or too strange to show in it.
+
+A paste becomes `[pasted 312 lines]`, an attached file `[notes.txt 312 lines]`, both with their
+price once it is known. In the message a file is a fenced block under a line with its name; that
+very form makes it a label again when a draft is read from the history.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Container, Iterator, Mapping
+from pathlib import PurePath
+
+from rich.cells import cell_len, set_cell_size
+
+from localpaged.plain_text import visible
+from localpaged.tui.figures import grouped
+
+MAX_PLAIN_CHARS = 2_000
+MAX_PLAIN_LINES = 20
+NAME_CELLS = 28
+_HEAD = re.compile(r"^File: ([^\n]+)\n(`{3,64})(?!`)[^\n`]*\n", re.MULTILINE)
+_PRICED = re.compile(r" tok · [\d,]+ blocks?\]\Z")
+_KIND = re.compile(r"[A-Za-z0-9+#-]{1,12}")
+
+
+def file_block(name: str, text: str) -> str:
+    """Return an attached file as it stands in the message."""
+    longest = max((len(run) for run in re.findall("`+", text)), default=0)
+    fence = "`" * max(3, longest + 1)
+    suffix = PurePath(name).suffix.removeprefix(".")
+    kind = suffix if _KIND.fullmatch(suffix) else ""
+    return f"File: {visible(name)}\n{fence}{kind}\n{text}\n{fence}"
+
+
+def is_file_block(text: str) -> bool:
+    """Whether a text is an attached file and nothing else."""
+    return list(_blocks(text)) == [(0, len(text))]
+
+
+def is_priced(label: str) -> bool:
+    """Whether a label tells what its text costs."""
+    return _PRICED.search(label) is not None
+
+
+def is_plain(text: str) -> bool:
+    """Whether the prompt's widget holds and shows `text` exactly, and at once."""
+    if len(text) > MAX_PLAIN_CHARS or text.count("\n") >= MAX_PLAIN_LINES:
+        return False
+    return visible(text, multiline=True) == text and len(text.splitlines()) <= text.count("\n") + 1
+
+
+def label_for(text: str, *, taken: Container[str], price: str = "") -> str:
+    """Return a label for `text` that is not taken; `price` tells what it costs."""
+    head = _HEAD.match(text) if is_file_block(text) else None
+    if head is not None:
+        what, lines = _short(head[1]), text.count("\n") - 2
+        size = "1 line" if lines == 1 else f"{grouped(lines)} lines"
+    else:
+        what, lines = "pasted", text.count("\n") + 1
+        size = f"{grouped(len(text))} characters" if lines == 1 else f"{grouped(lines)} lines"
+    end = f" · {price}]" if price else "]"
+    label, number = f"[{what} {size}{end}", 1
+    while label in taken:
+        number += 1
+        label = f"[{what} {size} #{number}{end}"
+    return label
+
+
+def folded(full: str) -> tuple[str, dict[str, str]]:
+    """Return `full` with labels for attached files and for what is not plain, and their texts."""
+    parts: list[str] = []
+    pastes: dict[str, str] = {}
+
+    def add(text: str, *, is_file: bool) -> None:
+        if is_file or not is_plain(text):
+            label = label_for(text, taken=Taken(pastes, full))
+            pastes[label] = text
+            text = label
+        parts.append(text)
+
+    end = 0
+    for start, stop in _blocks(full):
+        add(full[end:start], is_file=False)
+        add(full[start:stop], is_file=True)
+        end = stop
+    add(full[end:], is_file=False)
+    return "".join(parts), pastes
+
+
+def expanded(text: str, pastes: Mapping[str, str]) -> str:
+    """Return `text` with every label's first occurrence replaced; files stand in lines alone."""
+    if not pastes:
+        return text
+    parts: list[str] = []
+    used: set[str] = set()
+    for piece in labels_in(pastes).split(text):
+        if piece not in pastes or piece in used:
+            if piece and parts and is_file_block(parts[-1]) and not piece.startswith("\n"):
+                piece = "\n" + piece.removeprefix(" ")
+            parts.append(piece)
+            continue
+        used.add(piece)
+        block = pastes[piece]
+        before = "".join(parts[-1:])
+        if is_file_block(block) and before and not before.endswith("\n"):
+            parts[-1] = before.rstrip(" ") + "\n"
+        parts.append(block)
+    return "".join(parts)
+
+
+def labels_in(pastes: Mapping[str, str]) -> re.Pattern[str]:
+    """What finds labels in a text; the labels themselves are its one group."""
+    return re.compile("(" + "|".join(map(re.escape, pastes)) + ")")
+
+
+def _blocks(text: str) -> Iterator[tuple[int, int]]:
+    """Where attached files begin and end in a text."""
+    at = 0
+    while (head := _HEAD.search(text, at)) is not None:
+        end = _end_of_fence(text, head[2], head.end() - 1)
+        if end:
+            yield head.start(), end
+        at = end or head.end()
+
+
+def _end_of_fence(text: str, fence: str, at: int) -> int:
+    """Where the line that closes a fence ends; 0 when none does."""
+    while (at := text.find(f"\n{fence}", at)) >= 0:
+        at += 1 + len(fence)
+        if text[at : at + 1] in ("", "\n"):
+            return at
+    return 0
+
+
+class Taken:
+    """Labels that exist, and what looks like one in a text of its own."""
+
+    def __init__(self, pastes: Mapping[str, str], text: str) -> None:
+        self._pastes = pastes
+        self._text = text
+
+    def __contains__(self, label: object) -> bool:
+        return label in self._pastes or str(label) in self._text
+
+
+def _short(name: str) -> str:
+    shown = visible(name).replace("[", "(").replace("]", ")")
+    return shown if cell_len(shown) <= NAME_CELLS else set_cell_size(shown, NAME_CELLS - 1) + "…"
