@@ -336,8 +336,6 @@ class ChatService:
         """Tell the engine which chat the user looks at: it is served before the others."""
         self._engine.focus(chat_id)
 
-
-
     def snapshot(self, model: str = "") -> EngineSnapshot:
         """The engine's latest picture of a model, "" being the default; empty if not loaded."""
         return self._engine.snapshot("" if model == self._models.default_name else model)
@@ -354,6 +352,7 @@ class ChatService:
 
     def unload_model(self, name: str) -> None:
         """Let a further model and its memory go; its answers fail. Raises ChatError."""
+
     def count_tokens(self, text: str, *, model: str = "") -> Future[int]:
         """Count what `text` adds to a message for a model, which may still be being opened.
 

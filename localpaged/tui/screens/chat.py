@@ -245,9 +245,11 @@ class ChatScreen(Screen[None]):
 
     @on(Prompt.Labelled)
     def _labelled(self, message: Prompt.Labelled) -> None:
+        self.commands.attaching.price(message.label, message.text)
 
     @on(Prompt.PastedAlone)
     def _pasted_alone(self, message: Prompt.PastedAlone) -> None:
+        self.commands.attaching.offer(message.text)
 
     @on(Sidebar.Chosen)
     def _chosen(self, message: Sidebar.Chosen) -> None:
