@@ -23,8 +23,8 @@ from localpaged.chat.feed import EngineFeed
 from localpaged.chat.history import ChatHistory
 from localpaged.chat.live import LiveTurn, LiveTurns
 from localpaged.chat.models import ModelChoice, Models, ModelShelf
-from localpaged.chat.publisher import Publisher, Subscriber
 from localpaged.chat.price import counted
+from localpaged.chat.publisher import Publisher, Subscriber
 from localpaged.chat.runner import TurnRunner
 from localpaged.chat.sampling import to_options, with_seed
 from localpaged.chat.title import one_line
@@ -342,6 +342,13 @@ class ChatService:
 
     # models
 
+    def count_tokens(self, text: str, *, model: str = "") -> Future[int]:
+        """Count what `text` adds to a message for a model, which may still be being opened.
+
+        Raises ModelNotFound.
+        """
+        return counted(self._models.find(model), text)
+
     def models(self) -> Sequence[ModelChoice]:
         """What can answer, the default first; a look into a folder. Raises ModelError."""
         return self._models.choices()
@@ -352,14 +359,6 @@ class ChatService:
 
     def unload_model(self, name: str) -> None:
         """Let a further model and its memory go; its answers fail. Raises ChatError."""
-
-    def count_tokens(self, text: str, *, model: str = "") -> Future[int]:
-        """Count what `text` adds to a message for a model, which may still be being opened.
-
-        Raises ModelNotFound.
-        """
-        return counted(self._models.find(model), text)
-
         self._models.unload(name)
 
     def close(self) -> None:

@@ -39,9 +39,9 @@ class Commands(CommandGroup):
         self.drafts = DraftCommands(app, screen)
         self.chats = ChatCommands(app, screen, self.drafts)
         self.answers = AnswerCommands(app, screen, self.chats)
+        self.attaching = AttachingCommands(app, screen)
         self.options = options = OptionCommands(app, screen)
         self.writing = writing = WritingCommands(app, screen, self.drafts, options)
-        self.attaching = AttachingCommands(app, screen)
         self.memory = memory = MemoryCommands(app, screen, self.chats)
         self.history = history = HistoryCommands(app, screen, self.chats)
         self.context = context = ContextCommands(app, screen, self.chats, self.drafts)
@@ -57,11 +57,11 @@ class Commands(CommandGroup):
             "rename": lambda: chats.rename(workspace.current),
             "delete": lambda: chats.delete(workspace.current),
             "editor": writing.edit_prompt,
+            "attach": self.attaching.ask,
             "options": options.edit,
             "model": options.choose_model,
             "system": writing.edit_system,
             "set": options.show_values,
-            "attach": self.attaching.ask,
             "seed": options.show_values,
             "undo": chats.undo,
             "browse": history.open,
@@ -89,6 +89,7 @@ class Commands(CommandGroup):
         self.told: dict[str, Callable[[str], bool]] = {
             "rename": lambda title: chats.rename_to(workspace.current, title),
             "model": options.use_model,
+            "attach": self.attaching.attach,
             "system": options.set_system,
             "set": options.set_values,
             "seed": options.set_seed,
@@ -99,7 +100,6 @@ class Commands(CommandGroup):
 
     def run(self, action_id: str) -> None:
         """Do what the table calls `action_id`."""
-            "attach": self.attaching.attach,
         self.deeds[action_id]()
 
     def typed(self) -> None:
