@@ -13,8 +13,8 @@ from localpaged.cli_config import config_command, paths_command
 from localpaged.cli_errors import exit_code_of
 from localpaged.cli_models import models
 from localpaged.cli_options import engine_options, settings_from
+from localpaged.cli_sampling import sampling_options
 from localpaged.config_file import read_config
-from localpaged.engine.params import DEFAULT_TEMPERATURE, DEFAULT_TOP_P
 from localpaged.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -80,20 +80,7 @@ def chat(is_ascii: bool, **options: Any) -> int:
 @click.argument("question", nargs=-1)
 @click.option("--system", "-s", help="System prompt of a new chat.")
 @click.option("--continue", "-c", "is_continued", is_flag=True, help="Go on with the last chat.")
-@click.option(
-    "--temperature",
-    "-t",
-    type=float,
-    help=f"0 always takes the likeliest token; {DEFAULT_TEMPERATURE} unless told.",
-)
-@click.option("--top-k", type=int, help="Choose among the k likeliest tokens.")
-@click.option(
-    "--top-p", type=float, help=f"Choose among tokens of this total probability; {DEFAULT_TOP_P}."
-)
-@click.option("--min-p", type=float, help="Drop tokens below this share of the likeliest.")
-@click.option("--seed", type=int, help="The same seed gives the same answer.")
-@click.option("--max-tokens", "-n", type=int, help="Length limit of the answer.")
-@click.option("--stop", multiple=True, help="End the answer before this text. Repeatable.")
+@sampling_options
 @click.option("--json", "is_json", is_flag=True, help="Print one JSON object instead of text.")
 @engine_options
 def ask(question: tuple[str, ...], **options: Any) -> int:
@@ -124,6 +111,8 @@ def ask(question: tuple[str, ...], **options: Any) -> int:
       usage                            null, or prompt_tokens, cached_tokens,
                                        completion_tokens, ttft_s,
                                        decode_tokens_per_s
+      logprobs                         null, or for each token token_id, token,
+                                       logprob, alternatives (likewise)
       error                            null, or type, message, hint
     """
     from localpaged.cli_ask import run_ask

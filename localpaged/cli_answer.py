@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from localpaged.chat.cache_report import CacheCause, CacheReport
 from localpaged.chat.events import TurnEnded
 from localpaged.chat.thought import TextPart
+from localpaged.chat.token_chances import TokenChance
 from localpaged.errors import LocalPagedError
 from localpaged.plain_text import visible
 from localpaged.store.rows import Turn, TurnStatus
@@ -198,6 +199,7 @@ class JsonAnswer:
             "finish_reason": None,
             "seed": None if turn is None else turn.seed,
             "usage": None,
+            "logprobs": _logprob_values(ended),
             "error": None if error is None else _error_values(error),
         }
         if ended is not None and ended.finish_reason is not None:
@@ -213,6 +215,23 @@ class JsonAnswer:
         # ASCII only: what acts on a terminal stays an escape, and any reader gets the exact text
         print(json.dumps(answer))
         sys.stdout.flush()
+
+
+def _logprob_values(ended: TurnEnded | None) -> list[dict[str, Any]] | None:
+    if ended is None or not ended.chances:
+        return None
+    return [
+        {**_chance_values(chance), "alternatives": [*map(_chance_values, chance.alternatives)]}
+        for chance in ended.chances
+    ]
+
+
+def _chance_values(chance: TokenChance) -> dict[str, Any]:
+    return {
+        "token_id": chance.token_id,
+        "token": chance.text,
+        "logprob": round(chance.logprob, 6),
+    }
 
 
 def _surprise(report: CacheReport) -> str:

@@ -24,12 +24,12 @@ from localpaged.chat.service import ChatService
 from localpaged.cli_answer import Answer, JsonAnswer, TextAnswer
 from localpaged.cli_errors import tell
 from localpaged.cli_options import settings_from
+from localpaged.cli_sampling import overrides_from
 from localpaged.engine.events import FinishReason
 from localpaged.errors import ChatError, ConfigError, LocalPagedError, PromptTooLong
 from localpaged.models.registry import find_model
 from localpaged.store.rows import Chat, Turn
 
-SAMPLING_OPTIONS = ("temperature", "top_k", "top_p", "min_p", "seed", "max_tokens")
 CUT = "Ask for a shorter answer, or for the rest with --continue in a larger --context."
 TOO_LONG = (
     "Ask without --continue, give a larger --context, or open the chat in `localpaged chat`: it "
@@ -84,9 +84,7 @@ class _Asking:
                 hint="Use one of the two.",
             )
         settings = settings_from(options)
-        overrides = {name: options[name] for name in SAMPLING_OPTIONS if options[name] is not None}
-        if options["stop"]:
-            overrides["stop"] = tuple(options["stop"])
+        overrides = overrides_from(options)
         with_overrides(settings.sampling, overrides)
         # A model that is not there must not leave a chat behind.
         find_model(settings.model)

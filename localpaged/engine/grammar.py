@@ -83,7 +83,7 @@ class GrammarCompiler:
         if matcher.is_error():
             raise _unusable(grammar, _first_line(matcher.get_error()))
         if begun_ids and not matcher.consume_tokens(list(begun_ids)):
-            raise _unusable(grammar, "the answer did not begin by it.")
+            raise _unusable(grammar, "the answer did not begin by it")
         eos_ids = frozenset(self._tokenizer.eos_tokens)
         return Matcher(matcher, eos_ids=eos_ids, eos_counts=not ignores_eos)
 
@@ -145,11 +145,14 @@ def _compilable(grammar: Grammar) -> str:
 
 def _unusable(grammar: Grammar, reason: str) -> BadParameter:
     kind = {"json_schema": "JSON schema", "regex": "regular expression", "lark": "grammar"}
-    return BadParameter(f"The {kind[grammar.kind]} cannot be used: {reason}")
+    return BadParameter(f"The {kind[grammar.kind]} cannot be used: {reason.rstrip('.')}.")
 
 
 def _first_line(text: str) -> str:
-    return next((line.strip() for line in text.splitlines() if line.strip()), "unknown error")
+    """Return what is wrong in one line; parsers draw the place before they say the reason."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()] or ["unknown error"]
+    is_announced = lines[0].endswith(":") and len(lines) > 1
+    return f"{lines[0]} {lines[-1].removeprefix('error: ')}" if is_announced else lines[0]
 
 
 def _without(bits: bytes, ids: Collection[int]) -> bytes:

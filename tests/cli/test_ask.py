@@ -128,7 +128,8 @@ def test_json_is_one_object_with_the_documented_keys(answer_with):
     assert (done.code, done.err) == (0, "")
     answer = json.loads(done.out)
     assert set(answer) == {
-        "chat_id", "turn_id", "seed", "text", "reasoning", "status", "finish_reason", "usage", "error",
+        "chat_id", "turn_id", "seed", "text", "reasoning", "status", "finish_reason", "usage",
+        "logprobs", "error",
     }  # fmt: skip
     assert answer["text"] == "Yes – so."
     assert (answer["status"], answer["finish_reason"], answer["seed"]) == ("done", "stop", 7)

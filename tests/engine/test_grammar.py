@@ -4,6 +4,7 @@ import json
 import random
 import re
 import sys
+from dataclasses import replace
 
 import pytest
 
@@ -237,6 +238,20 @@ def test_what_cannot_be_compiled_is_refused_in_one_sentence(model, kind, text):
     assert "cannot be used" in outcome.fail.error.message
     assert "\n" not in outcome.fail.error.message
     assert run(core, [make_request("b", PROMPT)])["b"].fail is None
+
+
+def test_an_answer_goes_on_in_its_grammar_from_where_it_was_cut(model):
+    grammar = Grammar("regex", "([0-9]{3}-){6}[0-9]{3}")
+    params = {"temperature": 1.0, "seed": 3, "max_tokens": 100, "ignore_eos": False}
+    whole = run(model.core(), [make_request("a", PROMPT, grammar=grammar, **params)])["a"]
+    begun = whole.token_ids[:5]
+    text = b"".join(model.token_bytes[token_id] for token_id in begun).decode()
+    request = make_request("b", [*PROMPT, *begun], grammar=grammar, **params)
+    rest = run(model.core(), [replace(request, is_continuation=True, begun_ids=tuple(begun))])["b"]
+    assert re.fullmatch(grammar.text, text + rest.text)
+    strange = replace(request, is_continuation=True, begun_ids=tuple(PROMPT))
+    error = run(model.core(), [strange])["b"].fail.error
+    assert error.message.endswith("cannot be used: the answer did not begin by it.")
 
 
 def test_a_parser_that_gives_up_fails_its_request_alone(model, monkeypatch):

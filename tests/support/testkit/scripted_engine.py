@@ -26,7 +26,7 @@ from localpaged.errors import EngineStopped, LocalPagedError, ModelNotFound, Pro
 from testkit.fake_model import piece_id
 from testkit.scripted_memory import ScriptedMemory
 from testkit.scripted_models import ScriptedModels
-from testkit.scripted_parts import Running, Totals, num_blocks, view
+from testkit.scripted_parts import Running, Totals, num_blocks, told_logprobs, view
 
 if TYPE_CHECKING:
     from localpaged.engine.port import Listener
@@ -318,7 +318,8 @@ class ScriptedEngine(ScriptedMemory):
         known = running.answer.token_ids
         token_ids = known[running.sent - 1] if known else (piece_id(piece),)
         running.sent_ids += token_ids
-        events: list[Event] = [TokenEvent(running.request.id, token_ids, piece)]
+        told = told_logprobs(running.request.sampling, token_ids)
+        events: list[Event] = [TokenEvent(running.request.id, token_ids, piece, 0, told)]
         if running.sent == running.request.sampling.max_tokens:
             events.append(self._finish(running, FinishReason.LENGTH))
         elif running.sent == len(running.answer.pieces):

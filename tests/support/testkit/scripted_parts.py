@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from localpaged.engine.params import BLOCK_SIZE_TOKENS, Request
+from localpaged.engine.events import TokenLogprob
+from localpaged.engine.params import BLOCK_SIZE_TOKENS, Request, SamplingParams
 from localpaged.engine.snapshot import SequenceView
 
 if TYPE_CHECKING:
@@ -91,3 +92,17 @@ def num_common(left: Sequence[int], right: Sequence[int]) -> int:
     """Return how many ids two sequences begin with in common."""
     pairs = enumerate(zip(left, right, strict=False))
     return next((i for i, (a, b) in pairs if a != b), min(len(left), len(right)))
+
+
+def told_logprobs(sampling: SamplingParams, token_ids: Sequence[int]) -> tuple[TokenLogprob, ...]:
+    """Return log probabilities where they are asked for: the token's own, then worse ones."""
+    if sampling.logprobs is None:
+        return ()
+    return tuple(
+        TokenLogprob(
+            token_id,
+            -0.25,
+            tuple((token_id + place, -0.25 - place) for place in range(sampling.logprobs)),
+        )
+        for token_id in token_ids
+    )

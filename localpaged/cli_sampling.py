@@ -1,0 +1,144 @@
+"""Options of how an answer is sampled and what it may be, and the overrides made of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from localpaged.engine.params import (
+    DEFAULT_TEMPERATURE,
+    DEFAULT_TOP_P,
+    MAX_GRAMMAR_CHARS,
+    Grammar,
+)
+from localpaged.errors import ConfigError
+
+PLAIN_OPTIONS = (
+    "temperature",
+    "top_k",
+    "top_p",
+    "min_p",
+    "seed",
+    "max_tokens",
+    "min_tokens",
+    "repetition_penalty",
+    "presence_penalty",
+    "frequency_penalty",
+    "logprobs",
+)
+"""Options that are named and valued as what they set."""
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class TokenBias(click.ParamType[tuple[int, float]]):
+    """What is added to a token's logit, as 42=-3.5."""
+
+    name = "id=value"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[int, float]:
+        """Return the token's id and the bias."""
+        token_id, _, bias = str(value).partition("=")
+        try:
+            return int(token_id), float(bias)
+        except ValueError:
+            self.fail(f"{value!r} is no bias; write 42=-3.5.", param, ctx)
+
+
+def sampling_options(command: F) -> F:
+    """Add the options that say how an answer is sampled and what it may be."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+def overrides_from(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the options set, by the names of SamplingParams.
+
+    Raises ConfigError for options that do not go together or a file that cannot be read, and
+    BadParameter for a grammar that is none.
+    """
+    overrides = {name: options[name] for name in PLAIN_OPTIONS if options[name] is not None}
+    for name in ("stop", "logit_bias"):
+        if options[name]:
+            overrides[name] = tuple(options[name])
+    if options["logprobs"] is not None and not options["is_json"]:
+        raise ConfigError("--logprobs is told in JSON alone.", hint="Add --json.")
+    grammar = _grammar(options)
+    return overrides if grammar is None else {**overrides, "grammar": grammar}
+
+
+def _grammar(options: Mapping[str, Any]) -> Grammar | None:
+    names = ("schema", "regex", "grammar")
+    given = {name: options[name] for name in names if options[name] is not None}
+    if len(given) > 1:
+        raise ConfigError(
+            f"{' and '.join(f'--{name}' for name in given)} do not go together.",
+            hint="Say in one way what the answer may be.",
+        )
+    match given:
+        case {"schema": str(schema)}:
+            is_inline = schema.lstrip().startswith("{")
+            return Grammar("json_schema", schema if is_inline else _file_text(schema))
+        case {"regex": str(regex)}:
+            return Grammar("regex", regex)
+        case {"grammar": str(path)}:
+            return Grammar("lark", _file_text(path))
+    return None
+
+
+def _file_text(path: str) -> str:
+    try:
+        with Path(path).open(encoding="utf-8") as file:
+            # One more than a grammar may have: what is longer is refused with its limit.
+            return file.read(MAX_GRAMMAR_CHARS + 1)
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path} is not UTF-8 text.") from error
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        raise ConfigError(f"{path} cannot be read: {reason}.") from error
+
+
+_OPTIONS = (
+    click.option(
+        "--temperature",
+        "-t",
+        type=float,
+        help=f"0 always takes the likeliest token; {DEFAULT_TEMPERATURE} unless told.",
+    ),
+    click.option("--top-k", type=int, help="Choose among the k likeliest tokens."),
+    click.option(
+        "--top-p",
+        type=float,
+        help=f"Choose among tokens of this total probability; {DEFAULT_TOP_P}.",
+    ),
+    click.option("--min-p", type=float, help="Drop tokens below this share of the likeliest."),
+    click.option("--seed", type=int, help="The same seed gives the same answer."),
+    click.option("--max-tokens", "-n", type=int, help="Length limit of the answer."),
+    click.option("--min-tokens", type=int, help="The answer does not end before so many."),
+    click.option("--stop", multiple=True, help="End the answer before this text. Repeatable."),
+    click.option("--schema", help="JSON schema of the answer: a file, or the schema itself."),
+    click.option("--regex", help="Regular expression that the whole answer matches."),
+    click.option("--grammar", metavar="FILE", help="Lark grammar of the answer."),
+    click.option("--repetition-penalty", type=float, help="Above 1 avoids what was said."),
+    click.option(
+        "--presence-penalty", type=float, help="Taken off for tokens that the answer has."
+    ),
+    click.option("--frequency-penalty", type=float, help="Taken off for every time it has them."),
+    click.option(
+        "--logit-bias",
+        type=TokenBias(),
+        multiple=True,
+        help="Added to the logit of a token, as 42=-3.5. Repeatable.",
+    ),
+    click.option(
+        "--logprobs",
+        type=int,
+        help="With --json: tell each token's log probability and so many alternatives.",
+    ),
+)
