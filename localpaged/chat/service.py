@@ -332,6 +332,14 @@ class ChatService:
         if live is not None:
             self._runner.stop(live)
 
+    def is_answering(self, chat_id: str) -> bool:
+        """Whether this program has an answer of the chat to make."""
+        return bool(self._live.of_chat(chat_id))
+
+    def set_unread(self, chat_id: str, *, is_unread: bool) -> None:
+        """Keep whether a chat ended an answer that nobody has looked at."""
+        self._submit(Write(chat_changes=(change_chat(chat_id, is_unread=is_unread),)))
+
     def focus(self, chat_id: str) -> None:
         """Tell the engine which chat the user looks at: it is served before the others."""
         self._engine.focus(chat_id)

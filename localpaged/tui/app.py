@@ -192,6 +192,7 @@ class LocalPagedApp(App[None]):
                 self.workspace.refresh()
                 self.commands.answers.resume_stopped(changes.to_resume)
                 self.commands.context.ended(changes.ended)
+                self.commands.branches.ended(changes.ended)
             for missing in changes.missing:
                 self.tell(f"{missing.chosen} is not here any more; {missing.default} answers.")
             snapshot = self.service.snapshot()
@@ -214,7 +215,8 @@ class LocalPagedApp(App[None]):
         now_s = monotonic()
         if self.is_opened and now_s >= self._next_poll_s:
             self._next_poll_s = now_s + HISTORY_POLL_S
-            self.workspace.follow_history()
+            if self.workspace.follow_history():
+                self.commands.branches.follow_others()
 
     # what is told to the user
 

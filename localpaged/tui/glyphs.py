@@ -28,6 +28,9 @@ class Glyphs:
     dot: str
     folded: str
     unfolded: str
+    fork: str
+    before_version: str
+    after_version: str
 
 
 UNICODE = Glyphs(
@@ -50,6 +53,9 @@ UNICODE = Glyphs(
     dot="·",
     folded="▸",
     unfolded="▾",
+    fork="↳",
+    before_version="‹",
+    after_version="›",
 )
 
 ASCII = Glyphs(
@@ -72,4 +78,7 @@ ASCII = Glyphs(
     dot="|",
     folded="+",
     unfolded="-",
+    fork="+",
+    before_version="<",
+    after_version=">",
 )

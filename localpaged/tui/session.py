@@ -9,7 +9,7 @@ from enum import StrEnum
 from localpaged.chat.events import TurnEnded, TurnPrefill, TurnText
 from localpaged.chat.thought import Thought, answer_of, from_json
 from localpaged.engine.events import FinishReason, Usage
-from localpaged.store.rows import Chat, Exchange, Turn, TurnStatus
+from localpaged.store.rows import Chat, Exchange, Message, Siblings, Turn, TurnStatus
 from localpaged.tui.labels import expanded
 
 NEW_CHAT_TITLE = "New chat"
@@ -42,6 +42,7 @@ class Question:
     is_system: bool = False
     # what comes before is not shown to the model
     is_view_start: bool = False
+    siblings: Siblings | None = None
 
 
 @dataclass(slots=True)
@@ -68,6 +69,7 @@ class Answer:
     thought: Thought | None = None
     # the question found no room in the model's context, or the answer filled it
     is_context_full: bool = False
+    siblings: Siblings | None = None
 
     @property
     def status(self) -> TurnStatus:
@@ -107,6 +109,19 @@ class Draft:
         return expanded(self.text, self.pastes)
 
 
+@dataclass(slots=True)
+class Editing:
+    """A message that is edited in the prompt: its hash, its place, what is typed.
+
+    `text` is what it was. The chat's own draft waits until the edit is sent or left.
+    """
+
+    key: str
+    entry: int
+    draft: Draft
+    text: str
+
+
 class SessionModel:
     """One chat. UI thread only.
 
@@ -118,7 +133,13 @@ class SessionModel:
         self.chat = chat
         self.entries: list[Entry] = []
         self.is_loaded = chat is None
-        self.is_unread = False
+        self.is_unread = chat is not None and chat.is_unread
+        self.editing: Editing | None = None
+        # how deep it hangs in the tree of forks, and when anything in that tree was last used
+        self.depth = 0
+        self.family_used_at = chat.updated_at if chat is not None else 0.0
+        # the tip that the transcript was read at; None: the next one is known to be ours
+        self.seen_tip: str | None = chat.tip_hash if chat is not None else None
         self.draft = Draft(chat.draft if chat is not None else "")
         self.saved_draft = self.draft.full
         self.last_status: TurnStatus | None = None
@@ -186,6 +207,7 @@ class SessionModel:
             if isinstance(entry, Answer):
                 entry.is_last = entry is self.last_answer
         self.is_loaded = True
+        self.seen_tip = self.chat.tip_hash if self.chat is not None else None
 
     def show_system(self, text: str) -> None:
         """Take another system prompt; an empty one is none."""
@@ -213,7 +235,12 @@ class SessionModel:
         tokens = turn.completion_tokens or 0
         position = self.entries.index(answer)
         self.entries[position] = Answer(
-            turn, text, tokens, first_token_count=tokens, thought=answer.thought
+            turn,
+            text,
+            tokens,
+            first_token_count=tokens,
+            thought=answer.thought,
+            siblings=answer.siblings,
         )
 
     def answer(self, turn_id: str) -> Answer | None:
@@ -256,11 +283,12 @@ def _end(answer: Answer, event: TurnEnded) -> None:
 
 
 def _entry(exchange: Exchange, view_hash: str | None) -> Entry | None:
-    message, turn = exchange.message, exchange.turn
+    message, turn = exchange.message, exchange.turn or _lost_turn(exchange.message)
     if turn is not None:
         text = message.text if message is not None else turn.partial_text
         answer = Answer(turn, text, token_count=turn.completion_tokens or 0, usage=_usage(turn))
         answer.error = turn.error or ""
+        answer.siblings = exchange.siblings
         thought = from_json(turn.thought)
         answer.thought = None if thought is None else thought.clipped(len(text))
         if turn.finish_reason in set(FinishReason):
@@ -269,7 +297,19 @@ def _entry(exchange: Exchange, view_hash: str | None) -> Entry | None:
     if message is None:
         return None
     is_view_start = message.hash == view_hash
-    return Question(message.text, message.role == "system", is_view_start=is_view_start)
+    return Question(
+        message.text,
+        message.role == "system",
+        is_view_start=is_view_start,
+        siblings=exchange.siblings,
+    )
+
+
+def _lost_turn(message: Message | None) -> Turn | None:
+    """An answer stays one when what made it is not known any more."""
+    if message is None or message.role != "assistant":
+        return None
+    return Turn("", "", message.parent_hash, message.hash, TurnStatus.DONE, model="")
 
 
 def _usage(turn: Turn) -> Usage | None:

@@ -25,6 +25,7 @@ from localpaged.engine.events import LoadEvent, ReadyEvent
 from localpaged.errors import LocalPagedError
 from localpaged.store.rows import Chat
 from localpaged.tui.context_use import fills_context
+from localpaged.tui.fork_tree import by_family
 from localpaged.tui.session import Draft, SessionModel
 
 if TYPE_CHECKING:
@@ -116,7 +117,8 @@ class Workspace:
         known = {session.id: session for session in self.sessions}
         if self.current.id:
             known.setdefault(self.current.id, self.current)
-        self.sessions = [_renewed(known.get(chat.id), chat) for chat in self._service.chats()]
+        sessions = [_renewed(known.get(chat.id), chat) for chat in self._service.chats()]
+        self.sessions = by_family(sessions)
 
     def follow_history(self) -> bool:
         """Refresh if something was saved since, by this program or another; return whether."""
@@ -131,8 +133,24 @@ class Workspace:
         """Show a chat; its transcript is read when it was not yet."""
         if not session.is_loaded:
             session.load(self._service.transcript(session.id))
-        session.is_unread = False
+        self._set_unread(session, False)
         self._show(session)
+
+    def is_changed_elsewhere(self) -> bool:
+        """Whether another program wrote in the current chat since it was read."""
+        session = self.current
+        if session.chat is None or not session.is_loaded or session.editing is not None:
+            return False
+        if self._service.is_answering(session.id):
+            return False
+        # an answer that is open, but not here, grows without the tip
+        return session.chat.tip_hash != session.seen_tip or session.open_answer is not None
+
+    def _set_unread(self, session: SessionModel, is_unread: bool) -> None:
+        """Note that a chat is to be looked at, or was; it is so after a restart, too."""
+        if session.is_unread != is_unread:
+            session.is_unread = is_unread
+            self._service.set_unread(session.id, is_unread=is_unread)
 
     def open_new(self) -> None:
         """Show an empty chat; it is saved with its first message or draft."""
@@ -166,7 +184,7 @@ class Workspace:
             return True
         if answer is None or not answer.can_continue:
             return False
-        session.reopen(self._service.continue_turn(answer.turn.id))
+        session.reopen(self._service.continue_turn(answer.turn.id, chat_id=session.id))
         return True
 
     def stop(self) -> bool:
@@ -255,7 +273,8 @@ class Workspace:
         changes.chat_ids.add(event.chat_id)
         if isinstance(event, TurnEnded):
             changes.has_ended = True
-            session.is_unread = session is not self.current
+            self._set_unread(session, session is not self.current)
+            session.seen_tip = None
             changes.ended.append(event)
             answer = session.answer(event.turn_id)
             if answer is not None:
@@ -290,4 +309,6 @@ def _renewed(session: SessionModel | None, chat: Chat) -> SessionModel:
     if session is None:
         return SessionModel(chat)
     session.chat = chat
+    if session.seen_tip is None:
+        session.seen_tip = chat.tip_hash
     return session

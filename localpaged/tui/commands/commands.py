@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from localpaged.tui.commands.answers import AnswerCommands
 from localpaged.tui.commands.attaching import AttachingCommands
 from localpaged.tui.commands.base import CommandGroup
+from localpaged.tui.commands.branching import BranchCommands
 from localpaged.tui.commands.chats import ChatCommands
 from localpaged.tui.commands.context import ContextCommands
 from localpaged.tui.commands.drafts import DraftCommands
@@ -40,6 +41,7 @@ class Commands(CommandGroup):
         self.chats = ChatCommands(app, screen, self.drafts)
         self.answers = AnswerCommands(app, screen, self.chats)
         self.attaching = AttachingCommands(app, screen)
+        self.branches = branches = BranchCommands(app, screen, self.chats, self.answers)
         self.options = options = OptionCommands(app, screen)
         self.writing = writing = WritingCommands(app, screen, self.drafts, options)
         self.memory = memory = MemoryCommands(app, screen, self.chats)
@@ -68,7 +70,10 @@ class Commands(CommandGroup):
             "search": history.open,
             "archive": lambda: history.archive(workspace.current),
             "find": history.finding.ask,
-            "stop": answers.stop,
+            "stop": branches.escape,
+            "regenerate": branches.regenerate_marked,
+            "fork": branches.fork_marked,
+            "edit": branches.edit_marked,
             "resume": answers.resume,
             "copy": answers.copy_answer,
             "copy_code": answers.copy_code,
@@ -119,6 +124,12 @@ class Commands(CommandGroup):
             self._prompt.give_back(draft)
             self._app.tell("There is no model to answer. Your text stays here.", is_error=True)
             return
+        if self._workspace.current.editing is not None:
+            if self.branches.send_edit(text):
+                self._prompt.add_sent(text)
+            else:
+                self._prompt.give_back(draft)
+            return
         if not self._try(lambda: self._workspace.send(text)):
             self._prompt.give_back(draft)
             return
@@ -154,6 +165,8 @@ class Commands(CommandGroup):
             self._screen.clear_selection()
         elif self._workspace.current.open_answer is not None:
             self.answers.stop_current()
+        elif self.branches.leave_edit():
+            self._app.tell("The edit is left, Up brings it back")
         elif self._prompt.text:
             self._prompt.put_aside()
             self._app.tell("Draft put aside, Up brings it back")

@@ -27,6 +27,11 @@ class DraftCommands(CommandGroup):
     def typed(self) -> bool:
         """Take what is typed into the session; return whether it is new."""
         draft = self._prompt.draft
+        editing = self._workspace.current.editing
+        if editing is not None:
+            is_new = draft != editing.draft
+            editing.draft = draft
+            return is_new
         if draft == self._workspace.current.draft:
             return False
         self._workspace.current.draft = draft
@@ -36,7 +41,10 @@ class DraftCommands(CommandGroup):
     def keep(self) -> None:
         """Take what is typed into the session, and save it."""
         session = self._workspace.current
-        session.draft = self._prompt.draft
+        if session.editing is not None:
+            session.editing.draft = self._prompt.draft
+        else:
+            session.draft = self._prompt.draft
         self._due_s = None
         self._try(lambda: self._workspace.save_draft(session))
 

@@ -15,6 +15,8 @@ from textual.widgets import Static, TextArea
 
 from localpaged.engine.snapshot import EngineSnapshot
 from localpaged.tui import chrome
+from localpaged.tui.edit_line import edit_runs
+from localpaged.tui.fork_tree import costs_of
 from localpaged.tui.glyphs import Glyphs
 from localpaged.tui.keys import ACTIONS
 from localpaged.tui.paint import content_of
@@ -118,7 +120,7 @@ class ChatScreen(Screen[None]):
         session = self.workspace.current
         self.transcript.show(session, self.moment)
         prompt = self.prompt
-        prompt.load(session.draft)
+        prompt.load(session.draft if session.editing is None else session.editing.draft)
         prompt.remember([e.text for e in session.entries if isinstance(e, Question)])
         self._show_failure()
         self.redraw()
@@ -136,7 +138,8 @@ class ChatScreen(Screen[None]):
         self._title.set(*chrome.title_runs(current, engine, position=position))
         others = [s for s in workspace.running if s is not current]
         state = (
-            chrome.state_runs(engine, [], glyphs, moment)
+            edit_runs(current, glyphs, self._state.content_size.width)
+            or chrome.state_runs(engine, [], glyphs, moment)
             or chrome.warning_runs(current, engine, glyphs)
             or chrome.state_runs(engine, others, glyphs, moment)
         )
@@ -153,7 +156,8 @@ class ChatScreen(Screen[None]):
             )
         )
         if self.sidebar.display:
-            self.sidebar.show(listed, current, frame=moment.frame, now=time())
+            costs = costs_of(self._snapshot)
+            self.sidebar.show(listed, current, frame=moment.frame, now=time(), costs=costs)
         self.prompt.say(chrome.placeholder(engine, current))
 
     @property
@@ -274,6 +278,10 @@ class ChatScreen(Screen[None]):
     def _find_asked(self, message: Transcript.FindAsked) -> None:
         finding = self.commands.history.finding
         finding.step(message.step) if message.step else finding.ask()
+
+    @on(Transcript.BranchAsked)
+    def _branch_asked(self, message: Transcript.BranchAsked) -> None:
+        self.commands.branches.go(message.way, message.entry)
 
     @on(Transcript.LinkClicked)
     def _link_clicked(self, message: Transcript.LinkClicked) -> None:

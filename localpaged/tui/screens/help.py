@@ -15,7 +15,7 @@ from localpaged.tui.keys import ACTIONS, GROUPS, Action
 from localpaged.tui.markdown.line import STRONG, Role, Run
 from localpaged.tui.paint import content_of
 
-KEY_CELLS = 26
+KEY_CELLS = 25
 LABEL_CELLS = 33
 
 

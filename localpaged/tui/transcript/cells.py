@@ -13,7 +13,7 @@ from localpaged.tui.markdown.growing import GrowingMarkdown
 from localpaged.tui.markdown.line import BLANK, Line, Role, Run, indent
 from localpaged.tui.markdown.wrap import TAB_CELLS, wrap_runs
 from localpaged.tui.session import Answer, Question
-from localpaged.tui.transcript.status import Moment, status_runs
+from localpaged.tui.transcript.status import Moment, status_runs, version_runs
 from localpaged.tui.transcript.thought_fold import Folds, ThoughtFold
 
 GUTTER = 2
@@ -64,6 +64,8 @@ class QuestionCell:
             more = f"{self._glyphs.ellipsis} {grouped(hidden_lines)} more lines, click to show"
             lines.append(Line((), (Run(more, Role.DIM),)))
         self._lines = [*self._view_line(width), *indent(lines, first, rest)]
+        if version := version_runs(self.question.siblings, self._glyphs):
+            self._lines.append(Line((rest, *version), ()))
 
     def _view_line(self, width: int) -> list[Line]:
         """The line above the first message that the model is shown."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from localpaged.chat.events import TurnPrefill
 from localpaged.engine.events import FinishReason, Usage
 from localpaged.plain_text import visible
-from localpaged.store.rows import TurnStatus
+from localpaged.store.rows import Siblings, TurnStatus
 from localpaged.tui.figures import grouped, rate, seconds
 from localpaged.tui.glyphs import Glyphs
 from localpaged.tui.keys import key_of
@@ -32,6 +32,14 @@ def spinner(glyphs: Glyphs, frame: int) -> str:
     return glyphs.spinner[frame % len(glyphs.spinner)]
 
 
+def version_runs(siblings: Siblings | None, glyphs: Glyphs) -> list[Run]:
+    """Which of its versions a line is; nothing for the only one."""
+    if siblings is None:
+        return []
+    text = f"{siblings.place + 1}/{len(siblings.keys)}"
+    return [Run(f"{glyphs.before_version}{text}{glyphs.after_version}", Role.ACCENT)]
+
+
 def status_runs(
     answer: Answer, glyphs: Glyphs, moment: Moment, *, cells: int | None = None
 ) -> list[Run]:
@@ -39,6 +47,16 @@ def status_runs(
 
     What it costs is left out part by part where there are not `cells` enough.
     """
+    version = version_runs(answer.siblings, glyphs)
+    if version:
+        version.append(Run("  "))
+        cells = None if cells is None else max(0, cells - cells_of(version))
+    return [*version, *_state_runs(answer, glyphs, moment, cells=cells)]
+
+
+def _state_runs(
+    answer: Answer, glyphs: Glyphs, moment: Moment, *, cells: int | None
+) -> list[Run]:
     if answer.is_open and answer.is_stopping:
         return _stopping(answer, glyphs, moment)
     match answer.status:

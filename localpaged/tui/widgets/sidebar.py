@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
@@ -15,6 +15,7 @@ from textual.widget import Widget
 
 from localpaged.plain_text import visible
 from localpaged.tui.figures import grouped, percent
+from localpaged.tui.fork_tree import NO_COSTS, Cost, cost_text, fork_runs
 from localpaged.tui.markdown.line import STRONG, Line, Role, Run
 from localpaged.tui.paint import Painter, cells_of
 from localpaged.tui.session import ChatState, SessionModel
@@ -76,13 +77,24 @@ class Sidebar(ScrollView, can_focus=True):
         self._current: SessionModel | None = None
         self._cursor = 0
         self._frame = 0
+        self._costs: Mapping[str, Cost] = NO_COSTS
         self._painters: dict[bool, Painter] = {}
         self._painted: dict[int, tuple[Line, bool]] = {}
 
     def show(
-        self, sessions: Sequence[SessionModel], current: SessionModel, *, frame: int, now: float
+        self,
+        sessions: Sequence[SessionModel],
+        current: SessionModel,
+        *,
+        frame: int,
+        now: float,
+        costs: Mapping[str, Cost] = NO_COSTS,
     ) -> None:
-        """Draw these chats; rows that look as before cost nothing on the terminal."""
+        """Draw these chats; rows that look as before cost nothing on the terminal.
+
+        `costs` has, by chat, the KV blocks of those that are in the engine's memory by name.
+        """
+        self._costs = costs
         selected = self._rows[self._cursor].session if self._cursor < len(self._rows) else None
         has_moved = current is not self._current
         self._rows = _rows(sessions, now)
@@ -143,9 +155,11 @@ class Sidebar(ScrollView, can_focus=True):
             return Line((), (Run(f" {row.heading}", Role.FAINT),))
         session = row.session
         is_current = session is self._current
-        note = _note(session)
+        note = _note(session, self._costs.get(session.id))
+        fork = fork_runs(session, self._glyphs)
         glyph = self._state_glyph(session, is_current=is_current)
-        room = max(1, width - 3 - (cells_of([note]) + 1 if note.text else 0) - 1)
+        room = width - 3 - cells_of(fork) - (cells_of([note]) + 1 if note.text else 0) - 1
+        room = max(1, room)
         title = visible(session.title)
         if cell_len(title) > room:
             title = set_cell_size(title, room - 1) + self._glyphs.ellipsis[:1]
@@ -154,6 +168,7 @@ class Sidebar(ScrollView, can_focus=True):
             Run(" "),
             glyph,
             Run(" "),
+            *fork,
             Run(set_cell_size(title, room), role, STRONG if is_current else 0),
         ]
         if note.text:
@@ -237,14 +252,16 @@ class Sidebar(ScrollView, can_focus=True):
             self.scroll_to(y=self._cursor - height + 1, animate=False)
 
 
-def _note(session: SessionModel) -> Run:
-    """The few cells at a row's end: how far a running answer is."""
+def _note(session: SessionModel, cost: Cost | None) -> Run:
+    """The few cells at a row's end: how far a running answer is, the memory it takes."""
     answer = session.open_answer
     if answer is None:
         return Run("")
     if session.state is ChatState.READING and answer.prefill is not None:
         prefill = answer.prefill
         return Run(percent(prefill.computed_tokens, prefill.prompt_tokens), Role.FAINT)
+    if cost is not None:
+        return Run(cost_text(session, cost), Role.FAINT)
     return Run(grouped(answer.token_count) if answer.token_count else "", Role.FAINT)
 
 
@@ -253,7 +270,7 @@ def _rows(sessions: Sequence[SessionModel], now: float) -> list[_Row]:
     heading = ""
     for session in sessions:
         age = _age(session, now)
-        if age != heading:
+        if age != heading and not session.depth:
             if rows:
                 rows.append(_Row(None))
             rows.append(_Row(None, age))
@@ -266,7 +283,8 @@ def _age(session: SessionModel, now: float) -> str:
     if session.chat is None:
         return "today"
     today = datetime.fromtimestamp(now).date()
-    days = (today - datetime.fromtimestamp(session.chat.updated_at).date()).days
+    used_at = max(session.family_used_at, session.chat.updated_at)
+    days = (today - datetime.fromtimestamp(used_at).date()).days
     if days <= 0:
         return "today"
     if days == 1:

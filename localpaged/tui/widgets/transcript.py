@@ -43,6 +43,11 @@ class Transcript(DocumentView):
         Binding("slash", "find", "Find", show=False),
         Binding("n", "find_next(1)", "Next place", show=False),
         Binding("N", "find_next(-1)", "Previous place", show=False),
+        Binding("e", "branch('edit')", "Edit as a branch", show=False),
+        Binding("r", "branch('regenerate')", "Answer again", show=False),
+        Binding("f", "branch('fork')", "Fork here", show=False),
+        Binding("left_square_bracket", "branch('older')", "Older version", show=False),
+        Binding("right_square_bracket", "branch('newer')", "Newer version", show=False),
         Binding("enter,i", "leave", "Back to the prompt", show=False),
     ]
 
@@ -60,6 +65,17 @@ class Transcript(DocumentView):
             super().__init__()
             self.text = text
             self.what = what
+
+    class BranchAsked(Message):
+        """The chat is to go another way at a message: the one at the cursor, if there is one.
+
+        `way` is edit, regenerate, fork, older or newer.
+        """
+
+        def __init__(self, way: str, entry: int | None) -> None:
+            super().__init__()
+            self.way = way
+            self.entry = entry
 
     class Left(Message):
         """The user is done with the transcript and wants to write."""
@@ -191,6 +207,42 @@ class Transcript(DocumentView):
     def _toggle_thought(self, index: int) -> None:
         if self.document.toggle_thought(index):
             self.redraw()
+
+    # other ways of the chat
+
+    @property
+    def marked_entry(self) -> int | None:
+        """Which message of the session has the cursor."""
+        cells = self.document.cells
+        found = (i for i, cell in enumerate(cells) if cell is self._marked)
+        index = next(found, None)
+        return None if index is None else self.document.entry_at(index)
+
+    @property
+    def top_entry(self) -> int:
+        """Which message is at the top of the view."""
+        index = self.document.cell_at(round(self.scroll_y)) or 0
+        return max(0, self.document.entry_at(index))
+
+    def row_of(self, entry: int) -> int:
+        """In which row of the view a message begins; it may be above or below the view."""
+        index = self.document.reach(entry)
+        return self.document.lines_of(index).start - round(self.scroll_y)
+
+    def mark_entry(self, entry: int, *, row: int | None = None) -> None:
+        """Give a message the cursor; with `row` it begins in that row of the view."""
+        index = self.document.reach(entry)
+        self._marked = self.document.cells[index]
+        self._code_turn = 0
+        if row is not None:
+            self._measure()
+            self._place.is_following = False
+            self.put(self.document.lines_of(index).start - row)
+        self.redraw()
+
+    def action_branch(self, way: str) -> None:
+        """Go another way at the message at the cursor."""
+        self.post_message(self.BranchAsked(way, self.marked_entry))
 
     def action_follow(self) -> None:
         """Go to the newest line."""
