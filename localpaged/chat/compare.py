@@ -6,6 +6,7 @@ blocks. They are chats like any other: durable, continued, answered anew, and ne
 
 from __future__ import annotations
 
+import secrets
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -147,11 +148,14 @@ class Compares:
                 self._chat(origin, spec, _title(prompt, specs, number), from_chat)
                 for number, spec in enumerate(specs)
             ]
+            chat_ids = [chat.id for chat in chats]
+            if is_blind:
+                secrets.SystemRandom().shuffle(chat_ids)
             compare = Compare(
                 new_id(),
                 prompt,
                 time.time(),
-                tuple(chat.id for chat in chats),
+                tuple(chat_ids),
                 from_chat=from_chat or None,
                 parent_hash=origin.tip_hash,
                 is_blind=is_blind,
@@ -225,8 +229,12 @@ class Compares:
         return voted
 
     def set_blind(self, compare_id: str, is_blind: bool) -> Compare:
-        """Hide, or tell, which model is which."""
-        compare = replace(self._store.compare(compare_id), is_blind=is_blind)
+        """Hide which model is which, in an order that tells nothing, or tell it again."""
+        compare = self._store.compare(compare_id)
+        chat_ids = list(compare.chat_ids)
+        if is_blind:
+            secrets.SystemRandom().shuffle(chat_ids)
+        compare = replace(compare, is_blind=is_blind, chat_ids=tuple(chat_ids))
         self._submit(Write(compares=(compare,)))
         return compare
 

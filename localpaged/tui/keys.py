@@ -82,6 +82,11 @@ ACTIONS = (
     Action("set", "Set sampling parameters", CHATS, "", slash="set", argument="temp=0.7 top_p=0.9"),
     Action("seed", "Set the seed", CHATS, "", slash="seed", argument="7, or random"),
     Action("undo", "Bring a deleted chat back", CHATS, "^Z", slash="undo"),
+    Action(
+        *("compare", "Answers side by side", CHATS, "^L", "ctrl+l", "compare"),
+        argument="n=4 t=0.2,0.7 m=A,B prompt",
+    ),
+    Action("compares", "Earlier compares", CHATS, "", slash="compares"),
     Action("browse", "Search and tidy all chats", CHATS, "F6", "f6", "history"),
     Action("search", "Search all chats", CHATS, "", slash="search", argument="text"),
     Action("stop", "Stop the answer, keep its text", ANSWERS, "Esc", "escape", "stop", "stop"),

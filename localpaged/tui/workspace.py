@@ -90,6 +90,8 @@ class Workspace:
         self.sessions: list[SessionModel] = []
         self.current = SessionModel()
         self.engine = EngineStatus()
+        # branches of compares: in no list, but their answers run like others
+        self._watched: dict[str, SessionModel] = {}
         self._history_version: int | None = None
 
     def attach(self, service: ChatService) -> None:
@@ -105,7 +107,17 @@ class Workspace:
     @property
     def running(self) -> list[SessionModel]:
         """Chats the engine works for."""
-        return [session for session in self.listed if session.state.is_running]
+        hidden = [session for id_, session in self._watched.items() if self.find(id_) is None]
+        return [session for session in [*self.listed, *hidden] if session.state.is_running]
+
+    def watch(self, session: SessionModel) -> None:
+        """Feed a session that is in no list, or is shown elsewhere as well, with its events."""
+        self._watched[session.id] = session
+
+    def unwatch(self, session: SessionModel) -> None:
+        """Stop feeding it, unless it runs: then it is still told of as running."""
+        if not session.state.is_running:
+            self._watched.pop(session.id, None)
 
     def find(self, chat_id: str) -> SessionModel | None:
         """The chat of that id, listed or shown."""
@@ -266,6 +278,9 @@ class Workspace:
         return changes
 
     def _take_turn(self, event: TurnPrefill | TurnText | TurnEnded, changes: Changes) -> None:
+        if (watched := self._watched.get(event.chat_id)) is not None:
+            watched.take(event, now_s=self._clock_s())
+            changes.chat_ids.add(event.chat_id)
         session = self.find(event.chat_id)
         if session is None:
             return

@@ -148,7 +148,8 @@ def test_a_vote_is_kept_with_who_answered_and_ends_the_blindness(play: Play):
     begun = service.compares.start(PROMPT, make_specs(models=["", "other"]), is_blind=True)
     finish(play, 2)
     assert service.compares.open(begun.compare.id).compare.is_blind
-    voted = service.compares.vote(begun.compare.id, begun.branches[1].chat.id)
+    (other,) = [branch.chat for branch in begun.branches if branch.chat.model]
+    voted = service.compares.vote(begun.compare.id, other.id)
     assert (voted.is_blind, voted.voted_model) == (False, "other")
     with pytest.raises(ChatError, match="does not belong"):
         service.compares.vote(begun.compare.id, service.new_chat().id)

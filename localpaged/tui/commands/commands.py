@@ -11,6 +11,7 @@ from localpaged.tui.commands.attaching import AttachingCommands
 from localpaged.tui.commands.base import CommandGroup
 from localpaged.tui.commands.branching import BranchCommands
 from localpaged.tui.commands.chats import ChatCommands
+from localpaged.tui.commands.compare import CompareCommands
 from localpaged.tui.commands.context import ContextCommands
 from localpaged.tui.commands.drafts import DraftCommands
 from localpaged.tui.commands.history import HistoryCommands
@@ -40,6 +41,7 @@ class Commands(CommandGroup):
         self.drafts = DraftCommands(app, screen)
         self.chats = ChatCommands(app, screen, self.drafts)
         self.answers = AnswerCommands(app, screen, self.chats)
+        self.compare = compare = CompareCommands(app, screen, self.chats)
         self.attaching = AttachingCommands(app, screen)
         self.branches = branches = BranchCommands(app, screen, self.chats, self.answers)
         self.options = options = OptionCommands(app, screen)
@@ -66,6 +68,8 @@ class Commands(CommandGroup):
             "set": options.show_values,
             "seed": options.show_values,
             "undo": chats.undo,
+            "compare": compare.begin,
+            "compares": compare.past,
             "browse": history.open,
             "search": history.open,
             "archive": lambda: history.archive(workspace.current),
@@ -99,6 +103,7 @@ class Commands(CommandGroup):
             "set": options.set_values,
             "seed": options.set_seed,
             "pin": memory.pin_part,
+            "compare": compare.ask,
             "search": history.search,
             "find": history.finding.find,
         }

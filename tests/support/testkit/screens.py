@@ -34,11 +34,14 @@ SMALL, LARGE = (80, 24), (140, 40)
 
 
 @contextmanager
-def open_service(engine: ScriptedEngine) -> Iterator[ChatService]:
-    """The real service over the history in LOCALPAGED_HOME and a scripted engine."""
+def open_service(engine: ScriptedEngine, **options: Any) -> Iterator[ChatService]:
+    """The real service over the history in LOCALPAGED_HOME and a scripted engine.
+
+    `options` are the service's own.
+    """
     model: Future[ChatModel] = Future()
     model.set_result(FakeChatModel())
-    service = ChatService(store=Store.open(), engine=engine, model=model)
+    service = ChatService(store=Store.open(), engine=engine, model=model, **options)
     try:
         yield service
     finally:

@@ -1,0 +1,59 @@
+"""What lies over the compare screen: its keys, and the differences of two answers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical, VerticalScroll
+from textual.content import Content
+from textual.screen import ModalScreen
+from textual.widgets import Static
+
+from localpaged.tui.compare.keys import KEYS
+from localpaged.tui.markdown.line import Role, Run
+from localpaged.tui.paint import content_of
+
+KEY_CELLS = 26
+
+
+class PageScreen(ModalScreen[None]):
+    """A page of text to scroll; closes with Esc and with the key that opened it."""
+
+    AUTO_FOCUS = "VerticalScroll"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,f1,q,enter,d", "close", "Close", show=False, priority=True)
+    ]
+
+    def __init__(self, title: Sequence[Run], body: Sequence[Run], hint: Sequence[Run]) -> None:
+        super().__init__()
+        self._parts = (title, body, hint)
+
+    def compose(self) -> ComposeResult:
+        """Title, a scrolling body, a hint."""
+        title, body, hint = self._parts
+        with Vertical(classes="dialog dialog-wide dialog-page"):
+            yield Static(content_of(title), classes="dialog-title")
+            with VerticalScroll():
+                yield Static(content_of(body), id="page-body")
+            yield Static(content_of(hint), classes="dialog-hint")
+
+    @property
+    def plain(self) -> str:
+        """The text of the body."""
+        body = self.query_one("#page-body", Static).content
+        return body.plain if isinstance(body, Content) else ""
+
+    def action_close(self) -> None:
+        """Close."""
+        self.dismiss(None)
+
+
+def keys_page() -> PageScreen:
+    """Every key of the compare screen."""
+    rows: list[Run] = []
+    for key, label in KEYS:
+        rows += [Run(f"{key:<{KEY_CELLS}}", Role.TEXT), Run(f"{label}\n", Role.DIM)]
+    return PageScreen([Run("Keys of the compare screen")], rows, [Run("Esc closes.")])
