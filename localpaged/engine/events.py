@@ -70,7 +70,7 @@ class PromptLogprobsEvent:
     """Log probabilities of the prompt's tokens from number `start` on, each after all before it.
 
     The first token (number 0) follows nothing and has none. Chunks come in order, without gaps
-    and without overlap.
+    and without overlap, from `Request.prompt_logprobs_from` on.
     """
 
     request_id: RequestId

@@ -172,8 +172,9 @@ class Request:
     `num_samples` answers are drawn from one reading of the prompt; with `beam` its best beams,
     as many as `num_samples`, are the answers. `prompt_logprobs` tells the log probability of every
     prompt token and that many alternatives; such a prompt is computed even where it is cached.
-    With `speculation` tokens may be guessed from what was
-    said before and checked together; it changes none. Raises BadParameter.
+    With `prompt_logprobs_from` only tokens from that number on are told, counted from 0, and all
+    that their likelihoods do not follow from may be found in memory. With `speculation` tokens may
+    be guessed from what was said before and checked together; it changes none. Raises BadParameter.
     """
 
     id: RequestId
@@ -187,6 +188,7 @@ class Request:
     num_samples: int = 1
     beam: BeamParams | None = None
     prompt_logprobs: int | None = None
+    prompt_logprobs_from: int = 0
     speculation: bool = True
 
     def __post_init__(self) -> None:
@@ -201,6 +203,7 @@ class Request:
             raise BadParameter("A beam search with a grammar is not possible.")
         if self.prompt_logprobs is not None:
             _whole("prompt_logprobs", self.prompt_logprobs, low=0, high=MAX_LOGPROBS)
+        _whole("prompt_logprobs_from", self.prompt_logprobs_from, low=0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,7 +34,7 @@ class Sequence:
     first `num_published` blocks are known to the prefix tree. `num_candidates` > 0 marks a beam;
     `is_paused`, that a beam has all it needs until its siblings are as far, or that a grammar is
     still being made. A token of `end_ids` ends the answer. The log probabilities of `num_scored`
-    prompt tokens behind the first are told.
+    prompt tokens behind the first are told, or not asked for.
     """
 
     def __init__(
@@ -61,7 +61,8 @@ class Sequence:
         self.num_prompt = len(self.tokens)
         self.num_computed = 0
         self.num_published = 0
-        self.num_scored = 0
+        # the first token that is told follows one that must be computed
+        self.num_scored = max(0, request.prompt_logprobs_from - 1)
         self.num_cached_at_start: int | None = None
         self.block_table: list[int] = []
         self.pending_copy: BlockCopy | None = None

@@ -10,7 +10,7 @@ from localpaged.engine.logprobs import LOGPROB_FLOOR, describe
 from localpaged.engine.params import BeamParams, Request, SamplingParams
 from localpaged.errors import BadParameter
 from testkit.decoders import load_decoder, make_decoder_core
-from testkit.engine_runs import make_request, run
+from testkit.engine_runs import make_core, make_request, run
 from testkit.tiny_model import save_tiny_model
 
 PROMPT = torch.randint(3, 300, (90,), generator=torch.Generator().manual_seed(4)).tolist()
@@ -120,6 +120,74 @@ def test_a_prompt_is_told_once_through_preemption_beside_equal_prompts(model):
     assert core.scheduler.kv.pool.num_held == 0
 
 
+@pytest.mark.parametrize("step_tokens", [16, 27, 512])
+@pytest.mark.parametrize("first", [0, 1, 2, 16, 17, 48, 63, len(PROMPT) - 1, len(PROMPT)])
+def test_only_the_end_of_a_cached_prompt_is_computed_when_only_that_is_told(
+    model, first, step_tokens
+):
+    core = model.core(step_tokens=step_tokens)
+    cold = make_request("cold", PROMPT, prompt_logprobs=3, prompt_logprobs_from=first, max_tokens=1)
+    outcomes = {"cold": run(core, [cold])["cold"]}
+    told = make_request("told", PROMPT, prompt_logprobs=3, prompt_logprobs_from=first, max_tokens=1)
+    outcomes["told"] = run(core, [told])["told"]
+    start = max(1, first)
+    for outcome in outcomes.values():
+        model.assert_told(outcome.prompt_logprobs, PROMPT, first=start, num_alternatives=3)
+        assert outcome.prompt_logprobs_from == start or not outcome.prompt_logprobs
+        assert len(outcome.prompt_logprobs) == max(0, len(PROMPT) - start)
+    usage = outcomes["told"].finish.usage
+    # the last block of the prompt was not full, so it is not kept
+    assert usage.cached_tokens == min(start - 1, len(PROMPT) // 16 * 16)
+    assert outcomes["cold"].finish.usage.cached_tokens == 0
+
+
+def test_scoring_an_answer_at_the_end_of_a_long_chat_costs_its_own_tokens(model):
+    chance = torch.Generator().manual_seed(5)
+    chat = torch.randint(3, 300, (400,), generator=chance).tolist()
+    answer = run(model.core(), [make_request("chat", chat, max_tokens=60)])["chat"].token_ids
+    core = model.core()
+    run(core, [make_request("chat", chat, max_tokens=60)])
+    request = make_request(
+        "score",
+        [*chat, *answer],
+        prompt_logprobs=2,
+        prompt_logprobs_from=len(chat),
+        max_tokens=1,
+    )
+    outcome = run(core, [request])["score"]
+    assert outcome.finish.usage.new_tokens <= len(answer) + 1
+    assert [told.token_id for told in outcome.prompt_logprobs] == answer
+    model.assert_told(
+        outcome.prompt_logprobs, [*chat, *answer], first=len(chat), num_alternatives=2
+    )
+    assert core.scheduler.kv.pool.num_held == 0
+
+
+def test_two_hundred_tokens_behind_four_thousand_cost_two_hundred():
+    core = make_core(num_blocks=300)
+    chat = [number % 251 for number in range(4_000)]
+    answer = run(core, [make_request("chat", chat, max_tokens=200)])["chat"].token_ids
+    request = make_request(
+        "score", [*chat, *answer], prompt_logprobs=5, prompt_logprobs_from=4_000, max_tokens=1
+    )
+    outcome = run(core, [request])["score"]
+    assert outcome.prefill[0].cached_tokens == 3_999
+    assert outcome.finish.usage.new_tokens == 201
+
+
+def test_the_end_of_a_prompt_is_told_once_through_preemption(model):
+    core = model.core(num_blocks=14, step_tokens=20, stream_stretch=1.5)
+    requests = [
+        make_request("stream", [7] * 70, max_tokens=100),
+        make_request("plain", PROMPT, max_tokens=30),
+        make_request("told", PROMPT, prompt_logprobs=2, prompt_logprobs_from=50, max_tokens=30),
+    ]
+    outcomes = run(core, requests)
+    assert core.snapshot().preemptions > 0
+    model.assert_told(outcomes["told"].prompt_logprobs, PROMPT, first=50, num_alternatives=2)
+    assert outcomes["told"].token_ids == outcomes["plain"].token_ids
+
+
 def test_a_prompt_of_one_token_has_nothing_to_tell(model):
     outcome = run(model.core(), [make_request("a", [5], prompt_logprobs=1)])["a"]
     assert outcome.prompt_logprobs == []
@@ -153,6 +221,12 @@ def test_an_impossible_number_of_alternatives_is_refused(count):
         SamplingParams(logprobs=count)
     with pytest.raises(BadParameter, match="prompt_logprobs"):
         Request("a", (1,), prompt_logprobs=count)
+
+
+@pytest.mark.parametrize("first", [-1, 1.5, True])
+def test_a_beginning_that_is_no_place_is_refused(first):
+    with pytest.raises(BadParameter, match="prompt_logprobs_from"):
+        Request("a", (1,), prompt_logprobs=1, prompt_logprobs_from=first)
 
 
 def test_logprobs_of_beams_are_refused():

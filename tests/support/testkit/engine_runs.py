@@ -34,6 +34,7 @@ class Outcome:
     branches: dict[int, Outcome] = field(default_factory=dict)
     logprobs: list[TokenLogprob] = field(default_factory=list)
     prompt_logprobs: list[TokenLogprob] = field(default_factory=list)
+    prompt_logprobs_from: int = 1
 
     @property
     def text(self) -> str:
@@ -55,6 +56,7 @@ def make_request(
     num_samples: int = 1,
     beam: BeamParams | None = None,
     prompt_logprobs: int | None = None,
+    prompt_logprobs_from: int = 0,
     speculation: bool = True,
     **sampling: Any,
 ) -> Request:
@@ -69,6 +71,7 @@ def make_request(
         num_samples=num_samples,
         beam=beam,
         prompt_logprobs=prompt_logprobs,
+        prompt_logprobs_from=prompt_logprobs_from,
         speculation=speculation,
     )
 
@@ -110,7 +113,10 @@ def collect(outcomes: dict[str, Outcome], events: Iterable[Event]) -> None:
                 outcome.pieces.append(event.text)
                 outcome.logprobs += event.logprobs
             case PromptLogprobsEvent():
-                assert event.start == len(outcome.prompt_logprobs) + 1, "a gap or an overlap"
+                if not outcome.prompt_logprobs:
+                    outcome.prompt_logprobs_from = event.start
+                first = outcome.prompt_logprobs_from
+                assert event.start == first + len(outcome.prompt_logprobs), "a gap or an overlap"
                 outcome.prompt_logprobs += event.logprobs
             case PrefillEvent():
                 outcome.prefill.append(event)
