@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
 from textual.binding import Binding
 
 from localpaged.tui.keys import ACTIONS, BY_SLASH, GROUPS, commands
 from localpaged.tui.screens.chat import ChatScreen
 from localpaged.tui.screens.help import help_content
-from testkit.screens import open_service, stage
+from testkit.screens import LARGE, open_service, stage
 from testkit.scripted_engine import ScriptedEngine
 
 
@@ -29,6 +30,20 @@ def test_help_has_every_action_in_a_group():
 
 def test_help_fits_eighty_columns():
     assert max(len(line) for line in help_content().plain.split("\n")) <= 69
+
+
+@pytest.mark.parametrize(
+    ("keys", "group"),
+    [((), "Writing"), (("tab",), "In the transcript"), (("tab", "tab"), "In the list of chats")],
+)
+async def test_help_begins_with_the_keys_of_what_has_the_focus(keys, group):
+    engine = ScriptedEngine()
+    with open_service(engine) as service:
+        async with stage(service, engine, size=LARGE) as shown:
+            await shown.press(*keys, "f1")
+            title = shown.text.index("Keys and commands")
+            places = {name: shown.text.find(name, title) for name in GROUPS}
+            assert min(place for place in places.values() if place > 0) == places[group]
 
 
 async def test_everything_that_is_bound_or_a_command_does_something():

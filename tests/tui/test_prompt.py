@@ -67,7 +67,7 @@ async def test_a_huge_paste_is_instant_and_sent_exactly():
             started = time.perf_counter()
             await paste(shown.pilot, BIG)
             assert time.perf_counter() - started < 1.0
-            assert "[pasted 5,000 lines]" in shown.text
+            assert "[pasted 5,000 lines" in shown.text
             await shown.press("enter")
             (question, _) = shown.app.workspace.current.entries
             assert question.text == BIG

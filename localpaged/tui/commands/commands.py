@@ -12,6 +12,7 @@ from localpaged.tui.commands.base import CommandGroup
 from localpaged.tui.commands.branching import BranchCommands
 from localpaged.tui.commands.chats import ChatCommands
 from localpaged.tui.commands.compare import CompareCommands
+from localpaged.tui.commands.completion import Completion
 from localpaged.tui.commands.context import ContextCommands
 from localpaged.tui.commands.drafts import DraftCommands
 from localpaged.tui.commands.history import HistoryCommands
@@ -44,6 +45,7 @@ class Commands(CommandGroup):
         self.compare = compare = CompareCommands(app, screen, self.chats)
         self.attaching = AttachingCommands(app, screen)
         self.branches = branches = BranchCommands(app, screen, self.chats, self.answers)
+        self.completion = Completion(app, screen)
         self.options = options = OptionCommands(app, screen)
         self.writing = writing = WritingCommands(app, screen, self.drafts, options)
         self.memory = memory = MemoryCommands(app, screen, self.chats)
@@ -109,11 +111,13 @@ class Commands(CommandGroup):
         }
 
     def run(self, action_id: str) -> None:
-        """Do what the table calls `action_id`."""
-        self.deeds[action_id]()
+        """Do what the table calls `action_id`; the key that stops things closes an offer first."""
+        if not (action_id == "stop" and self.completion.close()):
+            self.deeds[action_id]()
 
     def typed(self) -> None:
         """The prompt's text changed."""
+        self.completion.refresh()
         if self.drafts.typed():
             self.chats.typed()
 
@@ -160,7 +164,7 @@ class Commands(CommandGroup):
 
     def show_help(self) -> None:
         """Every key and command."""
-        self._app.push_screen(HelpScreen())
+        self._app.push_screen(HelpScreen(self._screen.focus_name))
 
     def leave(self) -> None:
         """The least destructive first: copy, stop, put the draft aside, offer to quit."""

@@ -26,6 +26,7 @@ from localpaged.tui.widgets.document_view import MAX_COLUMN_CELLS
 from localpaged.tui.widgets.prompt import Prompt
 from localpaged.tui.widgets.sidebar import Sidebar
 from localpaged.tui.widgets.status_line import StatusLine
+from localpaged.tui.widgets.suggestions import Suggestions
 from localpaged.tui.widgets.transcript import Transcript
 from localpaged.tui.workspace import Changes, Workspace
 
@@ -69,6 +70,7 @@ class ChatScreen(Screen[None]):
         self.sidebar = Sidebar(glyphs, id="sidebar")
         self.prompt = Prompt(id="prompt")
         self._top = StatusLine(id="top")
+        self.suggestions = Suggestions(glyphs, id="suggestions")
         self._title = StatusLine(id="title")
         self._failure = Static(id="failure")
         self._state = StatusLine(id="state")
@@ -88,6 +90,7 @@ class ChatScreen(Screen[None]):
                 with self._foot:
                     yield self._failure
                     yield self._state
+                    yield self.suggestions
                     with Horizontal(id="prompt-row"):
                         yield Static(Content(self.glyphs.prompt), id="prompt-sign")
                         yield self.prompt
@@ -149,7 +152,7 @@ class ChatScreen(Screen[None]):
         self._hints.set(
             *chrome.hint_runs(
                 self._snapshot,
-                focus=self._focus_name,
+                focus=self.focus_name,
                 num_running=len(workspace.running),
                 can_stop=current.open_answer is not None,
                 cells=self._hints.content_size.width,
@@ -161,7 +164,8 @@ class ChatScreen(Screen[None]):
         self.prompt.say(chrome.placeholder(engine, current))
 
     @property
-    def _focus_name(self) -> str:
+    def focus_name(self) -> str:
+        """Which part has the focus: prompt, transcript or list."""
         if self.focused is self.transcript:
             return "transcript"
         return "list" if self.focused is self.sidebar else "prompt"
@@ -243,9 +247,9 @@ class ChatScreen(Screen[None]):
         else:
             self.transcript.scroll_page_down()
 
-    @on(TextArea.Changed)
-    def _typed(self) -> None:
-        self.commands.typed()
+    @on(Suggestions.Clicked)
+    def _suggestion_clicked(self, message: Suggestions.Clicked) -> None:
+        self.commands.completion.complete(message.action)
 
     @on(Prompt.Labelled)
     def _labelled(self, message: Prompt.Labelled) -> None:
@@ -254,6 +258,10 @@ class ChatScreen(Screen[None]):
     @on(Prompt.PastedAlone)
     def _pasted_alone(self, message: Prompt.PastedAlone) -> None:
         self.commands.attaching.offer(message.text)
+
+    @on(TextArea.Changed)
+    def _typed(self) -> None:
+        self.commands.typed()
 
     @on(Sidebar.Chosen)
     def _chosen(self, message: Sidebar.Chosen) -> None:
@@ -289,7 +297,6 @@ class ChatScreen(Screen[None]):
 
     @on(Transcript.CopyAsked)
     def _copy_asked(self, message: Transcript.CopyAsked) -> None:
-
         self.commands.answers.copy_message(message.text, message.what)
 
     @on(Transcript.Left)

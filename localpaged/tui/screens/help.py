@@ -11,7 +11,7 @@ from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
-from localpaged.tui.keys import ACTIONS, GROUPS, Action
+from localpaged.tui.keys import ACTIONS, GROUPS, IN_LIST, IN_TRANSCRIPT, Action
 from localpaged.tui.markdown.line import STRONG, Role, Run
 from localpaged.tui.paint import content_of
 
@@ -19,21 +19,30 @@ KEY_CELLS = 25
 LABEL_CELLS = 33
 
 
+_GROUP_OF_PART = {"transcript": IN_TRANSCRIPT, "list": IN_LIST}
+
+
 class HelpScreen(ModalScreen[None]):
-    """Closes with the key that opened it, or Esc."""
+    """Closes with Esc, or what opened it. The keys of the part with the focus come first."""
 
     # the page scrolls with the keys at once
     AUTO_FOCUS = "VerticalScroll"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,f1,q,enter", "dismiss_help", "Close", show=False, priority=True)
+        Binding("escape,f1,q,enter", "dismiss_help", "Close", show=False, priority=True),
+        # the key that opened it, whichever the user gave it
+        Binding("f1", "dismiss_help", id="help", show=False, priority=True),
     ]
+
+    def __init__(self, focus: str = "prompt") -> None:
+        super().__init__()
+        self._focus = focus
 
     def compose(self) -> ComposeResult:
         """One scrolling page."""
         with Vertical(classes="dialog dialog-wide"):
             yield Static(Content("Keys and commands"), classes="dialog-title")
             with VerticalScroll():
-                yield Static(help_content())
+                yield Static(help_content(self._focus))
             yield Static(
                 Content("Every command also works as /name in the prompt. Esc closes."),
                 classes="dialog-hint",
@@ -44,10 +53,11 @@ class HelpScreen(ModalScreen[None]):
         self.dismiss(None)
 
 
-def help_content() -> Content:
-    """The table, group by group."""
+def help_content(focus: str = "prompt") -> Content:
+    """The table, group by group; that of the part with the `focus` first."""
     runs: list[Run] = []
-    for group in GROUPS:
+    first = _GROUP_OF_PART.get(focus)
+    for group in sorted(GROUPS, key=lambda group: group != first):
         if runs:
             runs.append(Run("\n"))
         runs.append(Run(f"{group}\n", Role.ACCENT, STRONG))
@@ -60,7 +70,7 @@ def help_content() -> Content:
 def _row(action: Action) -> list[Run]:
     slash = f"/{action.slash}" if action.slash else ""
     return [
-        Run(f"{action.shown:<{KEY_CELLS}}", Role.TEXT),
+        Run(f"{action.shown + ' ':<{KEY_CELLS}}", Role.TEXT),
         Run(f"{action.label:<{LABEL_CELLS}}", Role.DIM),
         Run(slash, Role.FAINT),
         Run("\n"),

@@ -6,6 +6,7 @@ held aside and stands in the prompt as a label such as `[pasted 312 lines]`, as 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, ClassVar
 
 from textual.message import Message
@@ -72,6 +73,8 @@ class Prompt(TextBox):
         self._sent: list[str] = []
         self._recalled: int | None = None
         self._stashed = Draft()
+        # asked first what a key means; it says whether it used it
+        self.completer: Callable[[str], bool] = _no_use
 
     @property
     def draft(self) -> Draft:
@@ -152,7 +155,10 @@ class Prompt(TextBox):
 
     async def _on_key(self, event: events.Key) -> None:
         key = event.key
-        if key == "enter":
+        if self.completer(key):
+            event.stop()
+            event.prevent_default()
+        elif key == "enter":
             event.stop()
             event.prevent_default()
             self._enter()
@@ -247,3 +253,7 @@ class Prompt(TextBox):
         self.load(Draft(self._sent[to]))
         self._recalled = to
         return True
+
+
+def _no_use(key: str) -> bool:
+    return False

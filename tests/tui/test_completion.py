@@ -1,0 +1,121 @@
+"""Slash commands are offered while they are typed; no key is taken from a finished one."""
+
+from __future__ import annotations
+
+import pytest
+
+from localpaged.tui.commands.completion import matching
+from localpaged.tui.glyphs import ASCII
+from localpaged.tui.keys import BY_SLASH
+from testkit.screens import LARGE, SMALL, open_service, stage
+from testkit.scripted_engine import ScriptedEngine
+
+SIZES = pytest.mark.parametrize("size", [SMALL, LARGE], ids=["80x24", "140x40"])
+
+
+def names(typed: str) -> list[str]:
+    return [action.slash for action in matching(typed)]
+
+
+def test_what_begins_with_the_typed_comes_before_what_has_it_and_the_finished_first():
+    assert names("/the") == ["theme"]
+    assert names("/set")[0] == "set"
+    assert names("/S") == names("/s")
+    assert names("/de")[0] == "delete"
+    assert "code" in names("/de")
+    assert set(names("/")) == set(BY_SLASH)
+
+
+@pytest.mark.parametrize("typed", ["", "a", "//x", "/xyzzy", "/set\n", "/quit now", "/home/x"])
+def test_what_is_no_command_offers_nothing(typed):
+    assert names(typed) == []
+
+
+def test_behind_a_finished_name_it_tells_what_may_follow():
+    assert names("/set temp=") == ["set"]
+
+
+@SIZES
+@pytest.mark.parametrize("key", ["tab", "enter"])
+async def test_tab_and_enter_finish_the_marked_one_and_enter_then_runs_it(size, key):
+    engine = ScriptedEngine()
+    with open_service(engine) as service:
+        async with stage(service, engine, size=size) as shown:
+            theme = shown.app.theme
+            await shown.press(*"/the")
+            assert "› /theme" in shown.text
+            assert "Dark or light" in shown.text
+            await shown.press("down", "up", key)
+            assert shown.prompt.text.rstrip() == "/theme"
+            assert shown.app.theme == theme
+            await shown.press("enter")
+            assert shown.app.theme != theme
+            assert "› /theme" not in shown.text
+            assert engine.submitted == []
+
+
+async def test_arrows_move_the_mark_around_and_scroll_it_into_view():
+    engine = ScriptedEngine()
+    with open_service(engine) as service:
+        async with stage(service, engine) as shown:
+            await shown.press("/", "up")
+            last = list(BY_SLASH)[-1]
+            assert f"› /{last}" in shown.text
+            assert shown.text.count("\n    /") + shown.text.count("\n  › /") == 6
+            await shown.press("down")
+            assert f"› /{next(iter(BY_SLASH))}" in shown.text
+
+
+async def test_escape_closes_until_another_command_begins_and_stops_nothing():
+    engine = ScriptedEngine([["word "] * 200])
+    with open_service(engine) as service:
+        async with stage(service, engine) as shown:
+            await shown.ask("x")
+            await shown.step(3)
+            await shown.press("/", "escape")
+            assert "› /" not in shown.text
+            assert shown.last_answer.is_open
+            assert not shown.last_answer.is_stopping
+            await shown.press("t")
+            assert "› /" not in shown.text
+            await shown.press("backspace", "backspace", "/")
+            assert "› /" in shown.text
+            await shown.press("escape", "escape")
+            assert shown.last_answer.is_stopping
+
+
+async def test_enter_behind_a_finished_command_runs_it_though_others_begin_alike():
+    engine = ScriptedEngine()
+    with open_service(engine) as service:
+        async with stage(service, engine) as shown:
+            await shown.press(*"/seed")
+            await shown.press("space", "7", "enter")
+            assert shown.prompt.text == ""
+            assert "seed" in service.chats()[0].options
+
+
+async def test_up_is_the_history_again_when_nothing_is_offered():
+    engine = ScriptedEngine(lambda request: ("ok",))
+    with open_service(engine) as service:
+        async with stage(service, engine, glyphs=ASCII) as shown:
+            await shown.ask("first")
+            await shown.answer()
+            await shown.press("/")
+            assert "  > /" in shown.text
+            await shown.press("backspace", "up")
+            assert shown.prompt.text == "first"
+
+
+async def test_a_click_finishes_a_command_and_a_low_terminal_offers_one():
+    engine = ScriptedEngine()
+    with open_service(engine) as service:
+        async with stage(service, engine) as shown:
+            await shown.press("/")
+            await shown.pilot.click("#suggestions", offset=(6, 2))
+            await shown.settle()
+            assert shown.prompt.text.strip() == f"/{list(BY_SLASH)[2]}"
+            shown.prompt.text = ""
+            await shown.resize(30, 8)
+            await shown.press("/")
+            assert shown.app.chat.suggestions.size.height == 2
+            assert "❯ /" in shown.text
