@@ -122,6 +122,7 @@ ACTIONS = (
     Action("blocks", "KV memory, block by block", MEMORY, "F3", "f3", "blocks"),
     Action("pin", "Keep this chat in memory", MEMORY, "", slash="pin", argument="system"),
     Action("unpin", "Let this chat be evicted", MEMORY, "", slash="unpin"),
+    Action("why", "Why was this not cached?", IN_TRANSCRIPT, "w", slash="why"),
     Action("palette", "All commands", APP, "^P", "ctrl+p", "commands", footer="commands"),
     Action("help", "Help", APP, "F1", "f1", "help", footer="help"),
     Action("theme", "Dark or light, remembered", APP, "", slash="theme"),

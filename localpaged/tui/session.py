@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from localpaged.chat.events import TurnEnded, TurnPrefill, TurnText
+from localpaged.chat.cache_report import CacheReport, report_of
+from localpaged.chat.events import TurnCacheReport, TurnEnded, TurnPrefill, TurnText
 from localpaged.chat.thought import Thought, answer_of, from_json
 from localpaged.engine.events import FinishReason, Usage
 from localpaged.store.rows import Chat, Exchange, Message, Siblings, Turn, TurnStatus
@@ -64,6 +65,7 @@ class Answer:
     first_token_count: int = 0
     is_last: bool = True
     is_stopping: bool = False
+    new_report: CacheReport | None = None
     # continue as soon as it has stopped
     is_resume_asked: bool = False
     thought: Thought | None = None
@@ -85,6 +87,11 @@ class Answer:
     def body(self) -> str:
         """The text without its reasoning; all of it where nothing but reasoning was written."""
         return answer_of(self.text, self.thought) or self.text
+
+    @property
+    def cache_report(self) -> CacheReport | None:
+        """What of its prompt was found in memory, and why not more."""
+        return self.new_report or report_of(self.turn)
 
     @property
     def can_continue(self) -> bool:
@@ -249,6 +256,12 @@ class SessionModel:
             if isinstance(entry, Answer) and entry.turn.id == turn_id:
                 return entry
         return None
+
+    def take_report(self, event: TurnCacheReport) -> None:
+        """Take over what is known of an answer's prompt."""
+        answer = self.answer(event.turn_id)
+        if answer is not None:
+            answer.new_report = event.report
 
     def take(self, event: TurnPrefill | TurnText | TurnEnded, *, now_s: float) -> None:
         """Apply one event; those of a turn that is not here are ignored."""

@@ -272,7 +272,10 @@ class Workspace:
                 self._take_turn(event, changes)
             elif isinstance(event, TurnModelMissing):
                 changes.missing.append(event)
-            elif not isinstance(event, TurnCacheReport):
+            elif isinstance(event, TurnCacheReport):
+                if (session := self.find(event.chat_id)) is not None:
+                    session.take_report(event)
+            else:
                 self._take_engine(event)
                 changes.is_engine = True
         return changes

@@ -91,6 +91,7 @@ class Commands(CommandGroup):
             "blocks": memory.show_blocks,
             "pin": memory.pin,
             "unpin": memory.unpin,
+            "why": memory.why,
             "palette": self.palette,
             "help": self.show_help,
             "theme": app.toggle_theme,

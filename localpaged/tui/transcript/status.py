@@ -12,6 +12,7 @@ from localpaged.tui.figures import grouped, rate, seconds
 from localpaged.tui.glyphs import Glyphs
 from localpaged.tui.keys import key_of
 from localpaged.tui.markdown.line import Role, Run
+from localpaged.tui.memory.why import hint_of
 from localpaged.tui.paint import cells_of
 from localpaged.tui.session import Answer
 
@@ -144,6 +145,9 @@ def _ended(answer: Answer, glyphs: Glyphs, glyph: str, word: str, cells: int | N
     return runs
 
 
+    if hint := hint_of(answer.cache_report):
+        why = [Run(f"{hint}, ", Role.DIM), Run(f"{key_of('why')} why", Role.ACCENT)]
+        runs += _after_dot(why, glyphs) if runs else why
 def _bill(answer: Answer, glyphs: Glyphs, how: str, parts: list[str]) -> list[Run]:
     runs = _joined(parts, glyphs)
     if how:

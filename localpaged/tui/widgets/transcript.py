@@ -10,7 +10,7 @@ from textual.message import Message
 from localpaged.tui.markdown.blocks import code_blocks
 from localpaged.tui.paint import HREF
 from localpaged.tui.preferences import shows_thoughts
-from localpaged.tui.session import SessionModel
+from localpaged.tui.session import Answer, SessionModel
 from localpaged.tui.transcript.cells import AnswerCell, Cell, EarlierCell, QuestionCell
 from localpaged.tui.transcript.document import Document
 from localpaged.tui.transcript.find import FoundLine
@@ -40,6 +40,7 @@ class Transcript(DocumentView):
         Binding("y", "copy_message", "Copy message", show=False),
         Binding("Y", "copy_code", "Copy code block", show=False),
         Binding("space", "toggle_fold", "Unfold or fold", show=False),
+        Binding("w", "screen.do('why')", "Why not cached", show=False),
         Binding("slash", "find", "Find", show=False),
         Binding("n", "find_next(1)", "Next place", show=False),
         Binding("N", "find_next(-1)", "Previous place", show=False),
@@ -262,6 +263,14 @@ class Transcript(DocumentView):
     def action_previous_message(self) -> None:
         """Move the message cursor up."""
         self._move_cursor(-1)
+
+    @property
+    def chosen_answer(self) -> Answer | None:
+        """The marked answer, else that to the marked question, else the newest one."""
+        cells = self.document.cells
+        start = cells.index(self._marked) if self._marked in cells else len(cells)
+        below = (cell.answer for cell in cells[start:] if isinstance(cell, AnswerCell))
+        return next(below, self.document.session.last_answer)
 
     def action_copy_message(self) -> None:
         """Copy the message at the cursor, else the newest answer."""
