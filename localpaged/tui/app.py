@@ -22,7 +22,6 @@ from localpaged.plain_text import visible
 from localpaged.tui import clipboard
 from localpaged.tui.awaited import Awaited
 from localpaged.tui.bridge import EventBridge
-from localpaged.tui.commands.commands import Commands
 from localpaged.tui.coordinator import Coordinator
 from localpaged.tui.figures import grouped
 from localpaged.tui.glyphs import UNICODE, Glyphs
@@ -41,9 +40,12 @@ from localpaged.tui.workspace import Workspace
 if TYPE_CHECKING:
     from localpaged.chat.publisher import Subscriber
     from localpaged.chat.service import ChatService
+    from localpaged.tui.commands.commands import Commands
 
 OpenService = Callable[["Subscriber"], "ChatService"]
 """Opens the history and begins to load the model; its events go to the subscriber."""
+
+MakeCommands = Callable[["LocalPagedApp", ChatScreen], "Commands"]
 
 DEFAULT_LOOK = UiSettings()
 
@@ -85,13 +87,12 @@ class LocalPagedApp(App[None]):
         self._service: ChatService | None = None
         self._open_service: OpenService | None = None
         self.workspace = Workspace(clock_s=monotonic)
+        self.chat = ChatScreen(self.workspace, glyphs, width=look.width)
         if callable(service):
             self._open_service = service
         else:
             service.subscribe(self._bridge.put)
-            self._attach(service)
-        self.chat = ChatScreen(self.workspace, glyphs, width=look.width)
-        self.commands = self.chat.commands = Commands(self, self.chat)
+            self._work_with(service, import_commands())
         self._coordinator = Coordinator(self.beat)
         self.typist = Typist(self, super().on_event)
         for theme in themes():
@@ -140,9 +141,15 @@ class LocalPagedApp(App[None]):
         assert self._service is not None, "the history is not open yet"
         return self._service
 
-    def _attach(self, service: ChatService) -> None:
+    @property
+    def commands(self) -> Commands:
+        """What the user can do; there when `service` is."""
+        return self.chat.commands
+
+    def _work_with(self, service: ChatService, make_commands: MakeCommands) -> None:
         self._service = service
         self.workspace.attach(service)
+        self.chat.commands = make_commands(self, self.chat)
 
     def _begin(self) -> None:
         if self._open_service is None:
@@ -151,8 +158,11 @@ class LocalPagedApp(App[None]):
             self.run_worker(self._open(self._open_service), name="open", exit_on_error=True)
 
     async def _open(self, open_service: OpenService) -> None:
+        def opened() -> tuple[ChatService, MakeCommands]:
+            return open_service(self._bridge.put), import_commands()
+
         try:
-            self._attach(await asyncio.to_thread(open_service, self._bridge.put))
+            self._work_with(*await asyncio.to_thread(opened))
         except LocalPagedError as error:
             self.failure = error
             self.exit()
@@ -299,3 +309,10 @@ class LocalPagedApp(App[None]):
     def _leave(self) -> None:
         self.commands.drafts.keep()
         self.exit()
+
+
+def import_commands() -> MakeCommands:
+    """Import what the user can do, dialogs included: the first picture does not wait for it."""
+    from localpaged.tui.commands.commands import Commands
+
+    return Commands
