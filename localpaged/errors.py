@@ -14,6 +14,7 @@ LocalPagedError(message, hint)
 │   ├── StepFailed         the forward pass of this request failed
 │   └── EngineStopped      the engine is gone; carries the cause
 ├── ChatError              this chat or answer cannot do that now
+│   └── BadChatFile        a file of chats cannot be read or written
 └── StoreError
     ├── DatabaseDamaged    not a database of ours, or corrupt
     ├── DatabaseTooNew     written by a newer localpaged
@@ -96,6 +97,10 @@ class EngineStopped(EngineError):
 
 class ChatError(LocalPagedError):
     """This chat or answer cannot do that now."""
+
+
+class BadChatFile(ChatError):
+    """A file of chats cannot be read or written."""
 
 
 class StoreError(LocalPagedError):

@@ -20,8 +20,8 @@ from localpaged.store.fold import fold
 
 SEARCHED_ROLES = ("user", "assistant")
 # one transaction of the background indexing: a sent message waits behind it
-BATCH_MESSAGES = 200
-BATCH_CHARS = 200_000
+BATCH_MESSAGES = 64
+BATCH_CHARS = 64_000
 
 _NAMES = "think|thinking|thought|reasoning|seed:think"
 _BEGIN = re.compile(rf"\s*(?:<(?:{_NAMES})>|\[THINK\]|◁think▷)")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from json import dumps
@@ -32,6 +32,7 @@ from localpaged.store.rows import Chat, Compare, Message, SentPrompt, Turn
 from localpaged.store.scope import DELETED_KEPT_S, ChatScope
 from localpaged.store.search import SearchResult, search
 from localpaged.store.search_index import IndexPending, num_pending
+from localpaged.store.whole_chat import WholeChat, read_whole
 from localpaged.store.writer import StoreWriter
 from localpaged.store.writes import EndRun, Operation, Purge, Write
 
@@ -248,6 +249,17 @@ class Store:
             return None
 
         return self._read(read)
+
+    def whole_chat(self, chat_id: str) -> WholeChat:
+        """Return a chat with all its branches and turns, at one moment. Raises NotInHistory."""
+        return self._read(lambda db, overlay: read_whole(db, overlay, _chat(db, overlay, chat_id)))
+
+    def known_turns(self, turn_ids: Collection[str]) -> frozenset[str]:
+        """Return which of these turns are in the history."""
+        packed = dumps(sorted(turn_ids))
+        where = "turns.id IN (SELECT value FROM json_each(?))"
+        turns = self._read(lambda db, overlay: overlay.turns(select_turns(db, where, [packed])))
+        return frozenset(turns) & frozenset(turn_ids)
 
     def search(self, query: str, *, scope: ChatScope = ChatScope.ALL) -> SearchResult:
         """Look for a text in titles and messages; any text is a query.

@@ -1,0 +1,100 @@
+"""From the history into a file that the user named, or that is named after the chat."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from enum import StrEnum
+from pathlib import Path
+from typing import TextIO
+
+from localpaged.chat.portable.json_chats import write_json
+from localpaged.chat.portable.markdown_chat import write_markdown
+from localpaged.errors import BadChatFile
+from localpaged.store.store import Store
+
+PRIVATE = 0o600
+NAME_CHARS = 60
+_NOT_IN_NAMES = re.compile(r"[^\w-]+")
+
+
+class ChatFormat(StrEnum):
+    """How a chat is written; the value is what its file's name ends with."""
+
+    MARKDOWN = "md"
+    JSON = "json"
+
+
+def export(store: Store, chat_ids: Sequence[str], kind: ChatFormat, file: TextIO) -> None:
+    """Write chats; Markdown takes one. Raises NotInHistory and OSError."""
+    if kind is ChatFormat.JSON:
+        write_json((store.whole_chat(chat_id) for chat_id in chat_ids), file)
+        return
+    (chat_id,) = chat_ids
+    conversation = store.conversation(chat_id)
+    write_markdown(conversation.chat, conversation.messages, conversation.turns, file)
+
+
+def export_to(
+    store: Store, chat_ids: Sequence[str], kind: ChatFormat, path: Path, *, force: bool = False
+) -> Path:
+    """Write chats into a new file of the owner's alone, and return it.
+
+    A file that is there is only replaced with `force`, and then all at once. A folder gets a file
+    named after the chat. Raises BadChatFile and NotInHistory.
+    """
+    if path.is_dir():
+        name = file_name(store.chat(chat_ids[0]).title) if len(chat_ids) == 1 else "chats"
+        path = path / f"{name}.{kind}"
+    if path.exists() and not path.is_file():
+        raise BadChatFile(f"{path} is no ordinary file.", hint="Give the path of a new file.")
+    try:
+        with _new_file(path, force=force) as file:
+            export(store, chat_ids, kind, file)
+    except FileExistsError as error:
+        raise BadChatFile(
+            f"{path} is there already.", hint="Give another name, or --force to replace it."
+        ) from error
+    except OSError as error:
+        raise BadChatFile(f"{path} cannot be written: {error.strerror}.") from error
+    return path
+
+
+def file_name(title: str) -> str:
+    """Return a name for a file, made of letters, digits and dashes: no title is ever a path."""
+    words = _NOT_IN_NAMES.sub("-", title).strip("-_")[:NAME_CHARS].rstrip("-_")
+    return words or "chat"
+
+
+@contextmanager
+def _new_file(path: Path, *, force: bool) -> Iterator[TextIO]:
+    """A file beside `path` that takes its place when it is complete. Raises FileExistsError."""
+    if not force and (path.exists() or path.is_symlink()):
+        raise FileExistsError
+    part = path.with_name(f"{path.name}.{os.getpid()}.part")
+    descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, PRIVATE)
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8", newline="") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        if force or not _link(part, path):
+            part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _link(part: Path, path: Path) -> bool:
+    """Unlike replacing, linking never takes the place of a file that came meanwhile.
+
+    False where the file system has no links. Raises FileExistsError.
+    """
+    try:
+        os.link(part, path)
+    except FileExistsError:
+        raise
+    except OSError:
+        return False
+    return True

@@ -1,0 +1,85 @@
+"""Reading values out of records that others wrote: each is what it should be, or told."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from localpaged.store.text import storable
+
+Record = Mapping[str, Any]
+
+
+class BadRecord(Exception):
+    """A record of a file is not what it should be; the text says so for people."""
+
+
+def as_record(value: object, what: str) -> Record:
+    """Return a record. Raises BadRecord."""
+    if not isinstance(value, Mapping):
+        raise BadRecord(f"{what} is not an object")
+    return value
+
+
+def as_list(value: object, what: str) -> list[Any]:
+    """Return a list. Raises BadRecord."""
+    if not isinstance(value, list):
+        raise BadRecord(f"{what} is not a list")
+    return value
+
+
+def text_of(record: Record, name: str, default: str | None = None) -> str:
+    """Return a text as it can be stored. Raises BadRecord without a default."""
+    value = record.get(name)
+    if value is None and default is not None:
+        return default
+    if not isinstance(value, str):
+        raise BadRecord(f"“{name}” is not a text")
+    return storable(value)
+
+
+def optional_text(record: Record, name: str) -> str | None:
+    """Return a text; None when there is none or something else."""
+    value = record.get(name)
+    return storable(value) if isinstance(value, str) else None
+
+
+def optional_number(record: Record, name: str) -> float | None:
+    """Return a finite number that a database can keep; None when there is none."""
+    value = record.get(name)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return float(value) if math.isfinite(value) and abs(value) < 1e15 else None
+
+
+def optional_count(record: Record, name: str) -> int | None:
+    """Return a whole number from 0 to 2**63 - 1; None when there is none."""
+    value = record.get(name)
+    if isinstance(value, bool) or not isinstance(value, int):
+        return None
+    return value if 0 <= value < 2**63 else None
+
+
+def time_of(record: Record, name: str) -> float | None:
+    """Return a time in Unix seconds that a calendar has; None when there is none."""
+    value = record.get(name)
+    if isinstance(value, str):
+        return _time_from_text(value)
+    number = optional_number(record, name)
+    return number if number is not None and 0 <= number < 253_402_300_800 else None
+
+
+def text_of_time(time_s: float) -> str:
+    """Return a time as people and programs read it."""
+    return datetime.fromtimestamp(time_s, UTC).isoformat(timespec="microseconds")
+
+
+def _time_from_text(value: str) -> float | None:
+    try:
+        then = datetime.fromisoformat(value)
+    except ValueError:
+        return None
+    seconds = then.replace(tzinfo=then.tzinfo or UTC).timestamp()
+    return seconds if 0 <= seconds < 253_402_300_800 else None
