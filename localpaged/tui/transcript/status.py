@@ -145,11 +145,11 @@ def _ended(answer: Answer, glyphs: Glyphs, glyph: str, word: str, cells: int | N
     return runs
 
 
+def _bill(answer: Answer, glyphs: Glyphs, how: str, parts: list[str]) -> list[Run]:
+    runs = _joined(parts, glyphs)
     if hint := hint_of(answer.cache_report):
         why = [Run(f"{hint}, ", Role.DIM), Run(f"{key_of('why')} why", Role.ACCENT)]
         runs += _after_dot(why, glyphs) if runs else why
-def _bill(answer: Answer, glyphs: Glyphs, how: str, parts: list[str]) -> list[Run]:
-    runs = _joined(parts, glyphs)
     if how:
         runs = [Run(how, Role.WARNING), *_after_dot(runs, glyphs)]
     return [*runs, *_after_dot(_continue_runs(answer), glyphs)]
