@@ -53,8 +53,8 @@ class TreeNode:
 
     @property
     def users(self) -> int:
-        """Who would need the branch's blocks alone: chats, or sequences and pins that hold it."""
-        return max(len(self.chats), self.refs, 1)
+        """Who would need blocks of their own: chats, or the sequences that hold it now."""
+        return max(len(self.chats), self.refs - len(self.pins), 1)
 
     @property
     def saved_blocks(self) -> int:
