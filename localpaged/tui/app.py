@@ -27,7 +27,7 @@ from localpaged.tui.figures import grouped
 from localpaged.tui.glyphs import UNICODE, Glyphs
 from localpaged.tui.keymap import USUAL_KEYS, Keymap
 from localpaged.tui.keys import show_keymap
-from localpaged.tui.legacy_keys import teach_alt_enter
+from localpaged.tui.legacy_keys import teach_alt_keys
 from localpaged.tui.paste_guard import guard_pastes, restored
 from localpaged.tui.preferences import save_theme, saved_theme
 from localpaged.tui.screens.chat import ChatScreen
@@ -99,7 +99,7 @@ class LocalPagedApp(App[None]):
             self.register_theme(theme)
         self._has_theme_in_file = bool(look.theme)
         self.theme = known_theme(look.theme) or known_theme(saved_theme()) or DARK
-        teach_alt_enter()
+        teach_alt_keys()
         guard_pastes()
 
     def get_default_screen(self) -> ChatScreen:
