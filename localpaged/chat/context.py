@@ -58,6 +58,11 @@ class ChatContext:
         """
         return do_later(self._run_soon, lambda: self._count(chat_id))
 
+    def limit_of(self, model: ChatModel) -> int:
+        """Tokens of the context that a model was loaded with; what it can have, before it was."""
+        name = "" if model.name == self._models.default_name else model.name
+        return self._limits.get(name, model.context_length)
+
     def begin_view(self, chat_id: str, message_hash: str | None) -> None:
         """Send nothing that comes before a message any more; None is everything again.
 
@@ -99,8 +104,8 @@ class ChatContext:
             parent_hash = messages[-1].hash if messages else tip_hash
             messages.append(make_message(parent_hash, old.role, old.text))
             if (made := made_by.get(old.hash)) is not None:
-                placed = {"parent_hash": parent_hash, "tip_hash": messages[-1].hash}
-                turns.append(replace(made, id=new_id(), chat_id=chat.id, **placed))
+                copy = replace(made, id=new_id(), chat_id=chat.id, parent_hash=parent_hash)
+                turns.append(replace(copy, tip_hash=messages[-1].hash))
         return messages, turns
 
     def _is_empty(self, turn: Turn) -> bool:
@@ -110,8 +115,7 @@ class ChatContext:
         whole = self._store.conversation(chat_id)
         turn, answer = self._last_turn(whole)
         model = self._model(whole.chat.model)
-        name = "" if model.name == self._models.default_name else model.name
-        limit = self._limits.get(name, model.context_length)
+        limit = self.limit_of(model)
         options = from_options(turn.options)
         asked = self._store.conversation(chat_id, up_to=turn.parent_hash)
         return count_room(

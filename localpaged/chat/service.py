@@ -28,6 +28,7 @@ from localpaged.chat.publisher import Publisher, Subscriber
 from localpaged.chat.runner import TurnRunner
 from localpaged.chat.sampling import to_options, with_seed
 from localpaged.chat.title import one_line
+from localpaged.chat.tokens import ChatTokens
 from localpaged.chat.transcript import transcript
 from localpaged.engine.events import FinishReason
 from localpaged.engine.params import SamplingParams
@@ -112,6 +113,15 @@ class ChatService:
             submit=self._submit,
         )
         self._publisher.subscribe(self.context.receive)
+        self.tokens = ChatTokens(
+            store=store,
+            live=self._live,
+            engine=engine,
+            models=self._models,
+            run_soon=self._runner.run_soon,
+            begin=self._begin,
+            limit_of=self.context.limit_of,
+        )
         store.writer.on_failing = self._saving_failed
         store.writer.on_recovered = self._saving_recovered
         self._runner.start()
@@ -325,6 +335,18 @@ class ChatService:
         and ChatError for a message that is not the chat's.
         """
         return self._branching.fork(chat_id, at_hash)
+
+    def fork_at_token(
+        self, turn_id: str, num_tokens: int, next_token_id: int | None = None
+    ) -> Chat:
+        """Go on from inside an answer in a chat of its own, all before it being in memory.
+
+        The new chat's answer begins with the first `num_tokens` tokens of the turn's, then
+        `next_token_id`, and runs at once. Raises NotInHistory, ModelNotFound, and ChatError for a
+        place the answer does not have or a token that ends it.
+        """
+        with self._intake:
+            return self.tokens.fork(turn_id, num_tokens, next_token_id)
 
     def stop(self, turn_id: str) -> None:
         """End an answer and keep its text."""

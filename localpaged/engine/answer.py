@@ -39,6 +39,8 @@ class Answer:
             and not request.is_continuation
             and request.sampling.grammar is None,
         )
+        if request.is_continuation:
+            self._detokenizer.go_on(request.prompt_ids)
         self._submitted_s = submitted_s
         self._first_token_s: float | None = None
         self._last_token_s = submitted_s

@@ -5,6 +5,8 @@ from __future__ import annotations
 import codecs
 from collections.abc import Sequence
 
+MAX_PART_BYTES = 3
+
 
 class Detokenizer:
     """One answer's text. Engine thread only.
@@ -29,10 +31,18 @@ class Detokenizer:
         self._held = ""
         self.is_stopped = False
 
+    def go_on(self, token_ids: Sequence[int]) -> None:
+        """Begin behind these tokens: they may end with a part of a character."""
+        tail = b""
+        for token_id in reversed(token_ids):
+            if len(tail) >= MAX_PART_BYTES:
+                break
+            tail = self._bytes_of(token_id) + tail
+        self._decoder.decode(_part_at_end(tail))
+
     def push(self, token_id: int) -> str:
         """Take a token; return the text that is certain now."""
-        known = token_id < len(self._token_bytes)
-        data = self._token_bytes[token_id] if known else b""
+        data = self._bytes_of(token_id)
         if data and self._strips_first_space:
             data = data.removeprefix(b" ")
             self._strips_first_space = False
@@ -41,6 +51,9 @@ class Detokenizer:
     def finish(self) -> str:
         """Return what was held back; the answer is over."""
         return self._release(self._decoder.decode(b"", final=True), is_end=True)
+
+    def _bytes_of(self, token_id: int) -> bytes:
+        return self._token_bytes[token_id] if token_id < len(self._token_bytes) else b""
 
     def _release(self, text: str, *, is_end: bool) -> str:
         if self.is_stopped:
@@ -68,3 +81,15 @@ class Detokenizer:
                     first = min(first, end - length)
                     break
         return first
+
+
+def _part_at_end(data: bytes) -> bytes:
+    """Return the bytes at the end that are the beginning of a character."""
+    for length in range(1, min(MAX_PART_BYTES, len(data)) + 1):
+        first = data[-length]
+        if first >= 0xC0:  # the first byte of a character of several
+            needed = 2 + (first >= 0xE0) + (first >= 0xF0)
+            return data[-length:] if length < needed else b""
+        if first < 0x80:
+            break
+    return b""

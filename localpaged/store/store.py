@@ -250,6 +250,20 @@ class Store:
 
         return self._read(read)
 
+    def sent(self, turn_id: str) -> SentSequence | None:
+        """Return what the engine read and wrote for a turn; None when that is not known."""
+
+        def read(db: Database, overlay: Overlay) -> SentSequence | None:
+            found = overlay.turns(select_turns(db, "turns.id = ?", [turn_id])).get(turn_id)
+            if found is None:
+                return None
+            saved = select_turns(db, "turns.chat_id = ?", [found.chat_id])
+            prompts = overlay.prompts(select_prompts(db, found.chat_id))
+            is_known = turn_id in prompts
+            return _sent_sequence(found, prompts, overlay.turns(saved)) if is_known else None
+
+        return self._read(read)
+
     def whole_chat(self, chat_id: str) -> WholeChat:
         """Return a chat with all its branches and turns, at one moment. Raises NotInHistory."""
         return self._read(lambda db, overlay: read_whole(db, overlay, _chat(db, overlay, chat_id)))

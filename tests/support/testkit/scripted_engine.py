@@ -26,7 +26,14 @@ from localpaged.errors import EngineStopped, LocalPagedError, ModelNotFound, Pro
 from testkit.fake_model import piece_id
 from testkit.scripted_memory import ScriptedMemory
 from testkit.scripted_models import ScriptedModels
-from testkit.scripted_parts import Running, Totals, num_blocks, told_logprobs, view
+from testkit.scripted_parts import (
+    Running,
+    Totals,
+    num_blocks,
+    scored_prompt,
+    told_logprobs,
+    view,
+)
 
 if TYPE_CHECKING:
     from localpaged.engine.port import Listener
@@ -289,7 +296,8 @@ class ScriptedEngine(ScriptedMemory):
 
     def _advance(self, running: Running) -> list[Event]:
         if not running.is_prefilled:
-            return [self._prefill(running)]
+            read = self._prefill(running)
+            return [read, *(scored_prompt(running.request) if running.is_prefilled else [])]
         if running.sent < len(running.answer.pieces):
             return self._decode(running)
         return [self._end(running)]

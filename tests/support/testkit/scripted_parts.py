@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from localpaged.engine.events import TokenLogprob
+from localpaged.engine.events import Event, PromptLogprobsEvent, TokenLogprob
 from localpaged.engine.params import BLOCK_SIZE_TOKENS, Request, SamplingParams
 from localpaged.engine.snapshot import SequenceView
+from testkit.fake_model import END_ID
 
 if TYPE_CHECKING:
     from testkit.scripted_engine import Answer
@@ -92,6 +93,20 @@ def num_common(left: Sequence[int], right: Sequence[int]) -> int:
     """Return how many ids two sequences begin with in common."""
     pairs = enumerate(zip(left, right, strict=False))
     return next((i for i, (a, b) in pairs if a != b), min(len(left), len(right)))
+
+
+def scored_prompt(request: Request) -> list[Event]:
+    """Return what is told of a prompt where that is asked for: every fifth token is a surprise."""
+    if request.prompt_logprobs is None:
+        return []
+    start = max(1, request.prompt_logprobs_from)
+    told = tuple(
+        TokenLogprob(token_id, -4.0, ((ord("x"), -0.1), (ord("y"), -2.5), (token_id, -4.0)))
+        if place % 5 == 4
+        else TokenLogprob(token_id, -0.1, ((token_id, -0.1), (ord("x"), -2.5), (END_ID, -4.0)))
+        for place, token_id in enumerate(request.prompt_ids[start:])
+    )
+    return [PromptLogprobsEvent(request.id, start, told)]
 
 
 def told_logprobs(sampling: SamplingParams, token_ids: Sequence[int]) -> tuple[TokenLogprob, ...]:
