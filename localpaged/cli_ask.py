@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import queue
-import signal
-import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
@@ -23,6 +21,7 @@ from localpaged.chat.sampling_options import with_overrides
 from localpaged.chat.service import ChatService
 from localpaged.cli_answer import Answer, JsonAnswer, TextAnswer
 from localpaged.cli_errors import tell
+from localpaged.cli_input import Interrupt, loading_line, question_text
 from localpaged.cli_options import settings_from
 from localpaged.cli_sampling import overrides_from
 from localpaged.engine.events import FinishReason
@@ -35,8 +34,6 @@ TOO_LONG = (
     "Ask without --continue, give a larger --context, or open the chat in `localpaged chat`: it "
     "goes on without its oldest messages, or with a summary of them (/context)."
 )
-MAX_STDIN_BYTES = 1 << 24
-"""Four times what fits the longest contexts there are; a pipe may be endless."""
 
 
 def run_ask(question: tuple[str, ...], options: Mapping[str, Any]) -> int:
@@ -77,7 +74,7 @@ class _Asking:
 
     def run(self, question: tuple[str, ...], options: Mapping[str, Any]) -> int:
         """Return the exit code; raises whatever kept the question from an answer that is saved."""
-        text = _question_text(question)
+        text = question_text(question, example='localpaged ask "Why is the sky blue?"')
         if options["is_continued"] and options["system"]:
             raise ConfigError(
                 "--system begins a new chat; --continue goes on with the last one.",
@@ -91,7 +88,7 @@ class _Asking:
         # Late: the engine's thread should begin to import torch only when the input is fine.
         from localpaged.wiring import open_service
 
-        with _Interrupt() as interrupt:
+        with Interrupt() as interrupt:
             service = open_service(settings)
             try:
                 # Before anything is saved: it is told only once that saving fails.
@@ -139,7 +136,7 @@ class _Asking:
     def _take(self, event: ChatEvent, turn: Turn) -> None:
         match event:
             case ModelLoading():
-                self.answer.status(_loading_line(event))
+                self.answer.status(loading_line(event))
             case TurnPrefill() if event.turn_id == turn.id:
                 self._has_begun = True
                 self.answer.status(
@@ -161,73 +158,6 @@ class _Asking:
                 self._saving_error = None
 
 
-class _Interrupt:
-    """The first signal ends the answer and keeps its text, a second one the program at once.
-
-    Main thread; signals that are ignored (`nohup`, a shell's background jobs) stay ignored.
-    """
-
-    _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-
-    def __init__(self) -> None:
-        self.exit_code: int | None = None
-        self._stop: Callable[[], None] | None = None
-        self._handlers: dict[signal.Signals, Any] = {}
-
-    def __enter__(self) -> _Interrupt:
-        for number in self._SIGNALS:
-            handler = signal.getsignal(number)
-            if handler is not signal.SIG_IGN:
-                self._handlers[number] = handler
-                signal.signal(number, self._receive)
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        for number, handler in self._handlers.items():
-            signal.signal(number, handler)
-
-    def call(self, stop: Callable[[], None]) -> None:
-        """Call `stop` at the first signal, or now if that was before."""
-        self._stop = stop
-        if self.exit_code is not None:
-            stop()
-
-    def _receive(self, number: int, frame: object) -> None:
-        for each in self._handlers:
-            signal.signal(each, signal.SIG_DFL)
-        self.exit_code = 128 + number
-        if self._stop is not None:
-            self._stop()
-
-
-def _question_text(question: tuple[str, ...]) -> str:
-    parts = [" ".join(question), _stdin_text()]
-    text = "\n\n".join(part for part in parts if part.strip())
-    if not text:
-        raise ConfigError(
-            "There is no question.", hint='Try: localpaged ask "Why is the sky blue?"'
-        )
-    return text
-
-
-def _stdin_text() -> str:
-    if sys.stdin.isatty():
-        return ""
-    try:
-        raw = sys.stdin.buffer.read(MAX_STDIN_BYTES + 1)
-    except OSError as error:
-        raise ConfigError(
-            f"stdin cannot be read: {error.strerror}.", hint="Give it a file, a pipe or /dev/null."
-        ) from error
-    if len(raw) > MAX_STDIN_BYTES:
-        raise ConfigError(
-            f"More than {MAX_STDIN_BYTES:,} bytes came through stdin; no context is that long.",
-            hint="Give a part of it.",
-        )
-    # Bytes that are no UTF-8 become replacement marks instead of an error in mid-pipe.
-    return raw.decode("utf-8", "replace").rstrip("\r\n")
-
-
 def _chat(service: ChatService, options: Mapping[str, Any]) -> Chat:
     if not options["is_continued"]:
         return service.new_chat(system=options["system"] or "")
@@ -235,9 +165,3 @@ def _chat(service: ChatService, options: Mapping[str, Any]) -> Chat:
     if chat is None:
         raise ChatError("There is no chat to continue.", hint="Ask without --continue first.")
     return chat
-
-
-def _loading_line(loading: ModelLoading) -> str:
-    event = loading.event
-    share = f" {event.done / event.total:.0%}" if event.total else ""
-    return f"{event.stage}{share} …"

@@ -44,6 +44,16 @@ class Chosen:
 
 def engine_options(command: F) -> F:
     """Add the options that say which model runs and in how much memory."""
+    model = _option(
+        "--model",
+        "-m",
+        help="Name or path of the model; `localpaged models list` shows what is here.",
+    )
+    return model(memory_options(command))
+
+
+def memory_options(command: F) -> F:
+    """Add the options that say in how much memory, with what and in which numbers is computed."""
     for option in (
         _option("--threads", type=int, help="Cores that compute."),
         _option("--kv-memory", type=ByteSize(), help="Limit of KV memory, such as 512M."),
@@ -51,11 +61,6 @@ def engine_options(command: F) -> F:
         _option("--kv-dtype", type=click.Choice(KV_DTYPES), help="Number format of KV."),
         _option("--context", type=click.IntRange(1), help="Tokens a chat may have."),
         _option("--dtype", type=click.Choice(DTYPES), help="Number format to compute in."),
-        _option(
-            "--model",
-            "-m",
-            help="Name or path of the model; `localpaged models list` shows what is here.",
-        ),
     ):
         command = option(command)
     return command

@@ -78,7 +78,7 @@ def test_no_question_is_wrong_use(answer_with, arguments):
 
 
 def test_endless_input_is_refused_before_it_fills_the_memory(answer_with, monkeypatch):
-    monkeypatch.setattr("localpaged.cli_ask.MAX_STDIN_BYTES", 1_000)
+    monkeypatch.setattr("localpaged.cli_input.MAX_STDIN_BYTES", 1_000)
     answer_with(["Yes."])
     assert call("ask", stdin=b"x" * 1_000).code == 0
     done = call("ask", stdin=b"x" * 1_001)
