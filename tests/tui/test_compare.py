@@ -24,7 +24,7 @@ HOSTILE = "[b]x[/b] \x1b[31mred\x1b[0m \x1b]52;c;aGk=\x07 a\u202eb\u200bc \udcff
 
 def by_seed(request: Request) -> list[str]:
     words = [f"{request.model or 'default'}-{n} " for n in range(12)]
-    return [*words[:3], f"own{request.sampling.seed % 1_000} ", *words[3:]]
+    return [*words[:3], f"own{(request.sampling.seed or 0) % 1_000} ", *words[3:]]
 
 
 @asynccontextmanager

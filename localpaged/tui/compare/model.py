@@ -163,12 +163,14 @@ class CompareModel:
         return is_blind
 
     def look(self, snapshots: Sequence[EngineSnapshot]) -> None:
-        """Note which blocks the panes have now; who has ended keeps what was seen last."""
+        """Note which blocks the panes have; what was once shared was computed once, and counts."""
         views = {view.chat_id: view for seen in snapshots for view in seen.sequences}
         for pane in self.panes:
             view = views.get(pane.chat.id)
-            if view is not None and view.shared_blocks + view.own_blocks:
-                pane.shared_blocks, pane.own_blocks = view.shared_blocks, view.own_blocks
+            num_blocks = 0 if view is None else view.shared_blocks + view.own_blocks
+            if view is not None and num_blocks:
+                pane.shared_blocks = min(num_blocks, max(pane.shared_blocks, view.shared_blocks))
+                pane.own_blocks = num_blocks - pane.shared_blocks
 
     def _take(self, comparison: Comparison) -> None:
         """Take the branches that have no pane yet."""

@@ -19,9 +19,11 @@ from localpaged.cli import main
 from localpaged.config import Settings
 from localpaged.engine.params import Request
 from localpaged.engine.port import Listener
+from localpaged.models.registry import list_entries
 from localpaged.store.store import Store
 from testkit.builders import ready_model
 from testkit.fake_model import FakeChatModel
+from testkit.fake_shelf import FakeShelf
 from testkit.scripted_engine import Answer, ScriptedEngine
 
 TIMEOUT_S = 60.0
@@ -129,6 +131,7 @@ class ScriptedRuns:
             store=self._open_store(),
             engine=engine,
             model=ready_model(self._model),
+            shelf=FakeShelf(*(entry.name for entry in list_entries())),
             sampling=settings.sampling,
         )
         if subscriber is not None:
