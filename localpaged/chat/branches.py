@@ -27,7 +27,7 @@ def end_of_way(store: Store, chat_id: str, message_hash: str) -> str:
     had, and what was said below that must not get out of reach."""
     if not store.has_replies(message_hash):
         return message_hash
-    tree = BranchTree(store.chat_tree(chat_id)[1])
+    tree = BranchTree(store.lineage(chat_id))
     return tree.newest_leaf(message_hash) if tree.has(message_hash) else message_hash
 
 

@@ -66,7 +66,8 @@ class Branching:
             chat = self._open_chat(chat_id or old.chat_id)
             if old.question is not None or old.parent_hash is None:
                 raise ChatError("That message has not been answered yet.", hint="Wait for it.")
-            self._place_of(old.parent_hash, self._lineage(chat))
+            if chat.id != old.chat_id:
+                self._place_of(old.parent_hash, self._lineage(chat))
             if sampling is None:
                 # another answer, but one of the same form
                 grammar = from_options(old.options).grammar
@@ -125,15 +126,17 @@ class Branching:
         """Return the title of a chat in which `text` is sent; a fork gets its own."""
         if chat.forked_from is None or not chat.title:
             return chat.title or auto_title(text)
-        tree = self._store.chat_tree(chat.id)[1]
-        if tree.turns or self._store.chat(chat.forked_from).title != chat.title:
+        if (
+            self._store.lineage(chat.id).turns
+            or self._store.chat(chat.forked_from).title != chat.title
+        ):
             return chat.title
         return auto_title(text)
 
     # inside
 
     def _lineage(self, chat: Chat) -> Lineage:
-        return self._store.chat_tree(chat.id)[1]
+        return self._store.lineage(chat.id)
 
     def _place_of(self, message_hash: str, lineage: Lineage) -> Place:
         if message_hash.startswith(SYSTEM_PREFIX):

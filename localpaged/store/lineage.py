@@ -5,24 +5,31 @@ A chat's own turns tell where it branched; what it began with belongs to it, too
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from json import dumps
 
 from sqlite_utils import Database
 
 from localpaged.store.overlay import Overlay
-from localpaged.store.rows import Message
+from localpaged.store.rows import Chat, Message
 
 _OWN_TURNS = """
 SELECT id, parent_hash, tip_hash, created_at, question IS NOT NULL AS is_waiting
 FROM turns WHERE chat_id = ?
 """
-_PLACES = """
+_WAYS = """
+WITH RECURSIVE way(hash, parent_hash, role) AS (
+    SELECT hash, parent_hash, role FROM messages
+    WHERE hash IN (SELECT value FROM json_each(?))
+    UNION
+    SELECT messages.hash, messages.parent_hash, messages.role
+    FROM way JOIN messages ON messages.hash = way.parent_hash
+)
 SELECT hash, parent_hash, role, NOT EXISTS (
-    SELECT 1 FROM parts WHERE parts.message_hash = messages.hash AND parts.text <> ''
+    SELECT 1 FROM parts WHERE parts.message_hash = way.hash AND parts.text <> ''
 ) AS is_empty
-FROM messages WHERE hash IN (SELECT value FROM json_each(?))
+FROM way
 """
 
 
@@ -54,8 +61,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Lineage:
-    """The places that belong to a chat, parents first where no turn made them; its own turns in
-    the order they were asked."""
+    """The places that belong to a chat; its own turns in the order they were asked."""
 
     places: Mapping[str, Place]
     turns: Sequence[OwnTurn]
@@ -76,23 +82,25 @@ def read_own_turns(db: Database, overlay: Overlay, chat_id: str) -> Sequence[Own
     return sorted(own.values(), key=lambda turn: (turn.created_at, turn.id))
 
 
-def read_places(
-    db: Database, overlay: Overlay, turns: Iterable[OwnTurn], *, known: Iterable[Message]
-) -> Mapping[str, Place]:
-    """Return the places of `known` messages, then those of the turns' questions and answers."""
-    places = {message.hash: _place(message) for message in known}
-    ends = [name for turn in turns for name in (turn.parent_hash, turn.tip_hash)]
+def read_lineage(db: Database, overlay: Overlay, chat: Chat) -> Lineage:
+    """Return what belongs to a chat: the ways to its tip, its beginning and all its turns."""
+    turns = read_own_turns(db, overlay, chat.id)
+    ends = [chat.tip_hash, chat.base_hash]
+    ends += [name for turn in turns for name in (turn.parent_hash, turn.tip_hash)]
     unsaved = overlay.messages()
-    missing: list[str] = []
-    for name in dict.fromkeys(ends):
-        if name in unsaved:
-            places.setdefault(name, _place(unsaved[name]))
-        elif name is not None and name not in places:
-            missing.append(name)
-    for row in db.query(_PLACES, [dumps(missing)]):
+    places: dict[str, Place] = {}
+    saved: set[str] = set()
+    for end in ends:
+        below = end
+        while below in unsaved and below not in places:
+            places[below] = _place(unsaved[below])
+            below = unsaved[below].parent_hash
+        if below is not None:
+            saved.add(below)
+    for row in db.query(_WAYS, [dumps(sorted(saved))]):
         place = Place(**{**row, "is_empty": bool(row["is_empty"])})
         places[place.hash] = place
-    return places
+    return Lineage(places, turns)
 
 
 def _own_turn(row: Mapping[str, object]) -> OwnTurn:

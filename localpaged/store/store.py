@@ -22,7 +22,7 @@ from localpaged.store.claims import is_answered_elsewhere
 from localpaged.store.compares import select_compares
 from localpaged.store.database import connect, open_database
 from localpaged.store.failures import explained
-from localpaged.store.lineage import Lineage, read_own_turns, read_places
+from localpaged.store.lineage import Lineage, read_lineage
 from localpaged.store.locks import RunLock
 from localpaged.store.overlay import Overlay
 from localpaged.store.prompts import select_prompts, sequence_of
@@ -211,16 +211,18 @@ class Store:
 
         def read(db: Database, overlay: Overlay) -> tuple[Conversation, Lineage]:
             chat = _chat(db, overlay, chat_id)
-            turns = read_own_turns(db, overlay, chat_id)
-            asked = [turn for turn in turns if turn.id == answering and turn.is_asked_last]
+            lineage = read_lineage(db, overlay, chat)
+            asked = [t for t in lineage.turns if t.id == answering and t.is_asked_last]
             messages = _path(db, overlay, asked[0].parent_hash if asked else chat.tip_hash)
-            is_base_shown = chat.base_hash in {message.hash for message in messages}
-            base = () if is_base_shown else _path(db, overlay, chat.base_hash)
-            places = read_places(db, overlay, turns, known=[*base, *messages])
-            of_path = _turns(db, overlay, chat_id, messages)
-            return Conversation(chat, messages, of_path), Lineage(places, turns)
+            return Conversation(chat, messages, _turns(db, overlay, chat_id, messages)), lineage
 
         return self._read(read)
+
+    def lineage(self, chat_id: str) -> Lineage:
+        """Return all ways that belong to a chat, without their texts. Raises NotInHistory."""
+        return self._read(
+            lambda db, overlay: read_lineage(db, overlay, _chat(db, overlay, chat_id))
+        )
 
     def has_replies(self, message_hash: str) -> bool:
         """Whether any message of any chat follows this one."""
