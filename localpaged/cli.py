@@ -12,6 +12,7 @@ from localpaged import __version__
 from localpaged.cli_config import config_command, paths_command
 from localpaged.cli_errors import exit_code_of
 from localpaged.cli_history import history
+from localpaged.cli_history import history
 from localpaged.cli_models import models
 from localpaged.cli_options import engine_options, memory_options, settings_from
 from localpaged.cli_sampling import sampling_options
@@ -171,6 +172,7 @@ def compare(prompt: tuple[str, ...], **options: Any) -> int:
 
 
 main.add_command(models)
+main.add_command(history)
 main.add_command(history)
 main.add_command(paths_command)
 main.add_command(config_command)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from localpaged.store.rows import Chat, Message, Turn
 from localpaged.store.tree import make_message
@@ -12,6 +13,13 @@ from localpaged.store.tree import make_message
 # Crockford's base 32, as ids are written
 _ID_DIGITS = "0123456789abcdefghjkmnpqrstvwxyz"
 ID_CHARS = 26
+
+
+class TextSink(Protocol):
+    """Where texts are written: a file, or what stands for one."""
+
+    def write(self, text: str, /) -> object:
+        """Take a text. Raises OSError."""
 
 
 @dataclass(frozen=True, slots=True)

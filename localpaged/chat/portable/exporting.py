@@ -10,6 +10,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TextIO
 
+from localpaged.chat.portable.bundle import TextSink
 from localpaged.chat.portable.json_chats import write_json
 from localpaged.chat.portable.markdown_chat import write_markdown
 from localpaged.errors import BadChatFile
@@ -27,7 +28,7 @@ class ChatFormat(StrEnum):
     JSON = "json"
 
 
-def export(store: Store, chat_ids: Sequence[str], kind: ChatFormat, file: TextIO) -> None:
+def export(store: Store, chat_ids: Sequence[str], kind: ChatFormat, file: TextSink) -> None:
     """Write chats; Markdown takes one. Raises NotInHistory and OSError."""
     if kind is ChatFormat.JSON:
         write_json((store.whole_chat(chat_id) for chat_id in chat_ids), file)

@@ -93,6 +93,17 @@ def import_file(
     return ImportReport(tuple(chats), tuple(problems[:MAX_PROBLEMS]), len(problems))
 
 
+def save(store: Store, write: Write) -> None:
+    """Wait until it is durable; the disk's refusal is an error here, not something to wait out."""
+    saved: Future[None] = store.submit(write)
+    while True:
+        try:
+            return saved.result(_SAVE_CHECK_S)
+        except TimeoutError:
+            if store.writer.failure is not None:
+                raise store.writer.failure from None
+
+
 def _opened(path: Path) -> TextIO:
     if not path.is_file():
         what = "is a folder" if path.is_dir() else "is not there"
@@ -145,7 +156,7 @@ def _import(store: Store, bundle: Bundle) -> Imported:
     known = store.known_turns([turn.id for turn in bundle.turns])
     turns = tuple(t for t in bundle.turns if t.id not in known and t.tip_hash not in answered)
     if here is None:
-        _save(store, Write(messages=bundle.messages, new_chats=(bundle.chat,), turns=turns))
+        save(store, Write(messages=bundle.messages, new_chats=(bundle.chat,), turns=turns))
         return Imported(bundle.chat, Outcome.NEW)
     moved = _moved(here, bundle)
     if moved == here and not turns:
@@ -156,7 +167,7 @@ def _import(store: Store, bundle: Bundle) -> Imported:
         updated_at=moved.updated_at,
         deleted_at=None,
     )
-    _save(store, Write(messages=bundle.messages, chat_changes=(change,), turns=turns))
+    save(store, Write(messages=bundle.messages, chat_changes=(change,), turns=turns))
     return Imported(moved, Outcome.GREW)
 
 
@@ -211,14 +222,3 @@ def _turn(chat: Chat, parent_hash: str | None, tip_hash: str, status: TurnStatus
         created_at=chat.created_at,
         finished_at=chat.created_at,
     )
-
-
-def _save(store: Store, write: Write) -> None:
-    """Wait until it is durable; the disk's refusal is an error here, not something to wait out."""
-    saved: Future[None] = store.submit(write)
-    while True:
-        try:
-            return saved.result(_SAVE_CHECK_S)
-        except TimeoutError:
-            if store.writer.failure is not None:
-                raise store.writer.failure from None

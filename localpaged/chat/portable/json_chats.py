@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from typing import Any, TextIO
+from typing import Any
 
-from localpaged.chat.portable.bundle import Bundle, Tree, id_from, is_id
+from localpaged.chat.portable.bundle import Bundle, TextSink, Tree, id_from, is_id
 from localpaged.chat.portable.records import (
     BadRecord,
     Record,
@@ -36,7 +36,7 @@ _COUNTS = ("seed", "prompt_tokens", "cached_tokens", "completion_tokens")
 _SECONDS = ("ttft_s", "decode_s")
 
 
-def write_json(wholes: Iterable[WholeChat], file: TextIO) -> None:
+def write_json(wholes: Iterable[WholeChat], file: TextSink) -> None:
     """Write chats, one at a time. ASCII alone: any text comes back exactly. Raises OSError."""
     file.write(f'{{"format": "{FORMAT}", "version": {VERSION}, "{LIST}": [')
     for number, whole in enumerate(wholes):

@@ -11,9 +11,8 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from itertools import count
-from typing import TextIO
 
-from localpaged.chat.portable.bundle import Bundle, Tree, id_from, is_id
+from localpaged.chat.portable.bundle import Bundle, TextSink, Tree, id_from, is_id
 from localpaged.chat.portable.records import BadRecord, optional_text, text_of_time, time_of
 from localpaged.chat.title import one_line
 from localpaged.store.rows import Chat, Message, Turn
@@ -27,7 +26,7 @@ _MAX_FRONT_CHARS = 20_000
 
 
 def write_markdown(
-    chat: Chat, messages: Sequence[Message], turns: Sequence[Turn], file: TextIO
+    chat: Chat, messages: Sequence[Message], turns: Sequence[Turn], file: TextSink
 ) -> None:
     """Write the conversation of a chat. Raises OSError. The file must not translate newlines."""
     mark = _unused_mark(messages)

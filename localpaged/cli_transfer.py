@@ -1,0 +1,111 @@
+"""`localpaged history export` and `import`: chats to files and back."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from localpaged.cli_stored import find_chat, open_store, print_json, scope_of
+from localpaged.plain_text import visible
+
+if TYPE_CHECKING:
+    from localpaged.chat.portable.importing import Imported
+
+FORMATS = ("md", "json")
+
+
+@click.command()
+@click.argument("chats", nargs=-1, metavar="[CHAT]...")
+@click.option("--all", "is_all", is_flag=True, help="Every chat that is not deleted; as JSON.")
+@click.option("--format", "kind", type=click.Choice(FORMATS), help="By default by the file's name.")
+@click.option("--output", "-o", default="-", help="A new file, a folder, or - for stdout.")
+@click.option("--force", is_flag=True, help="Replace a file that is there.")
+def export(
+    chats: tuple[str, ...], is_all: bool, kind: str | None, output: str, force: bool
+) -> None:
+    """Write chats to a file: Markdown to read (one chat), or JSON with everything."""
+    from localpaged.chat.portable import exporting
+    from localpaged.errors import ConfigError
+
+    if bool(chats) is is_all:
+        raise ConfigError("Name the chats to export, or give --all.")
+    with open_store() as store:
+        found = (
+            store.chats(scope_of("all")) if is_all else [find_chat(store, chat) for chat in chats]
+        )
+        ids = [chat.id for chat in found]
+        format_ = exporting.ChatFormat(kind or _kind_of(output, len(ids), is_all=is_all))
+        if format_ is exporting.ChatFormat.MARKDOWN and len(ids) != 1:
+            raise ConfigError(
+                f"Markdown holds one chat, not {len(ids)}.", hint="Use --format json."
+            )
+        if output == "-":
+            exporting.export(store, ids, format_, _Visible() if _is_shown(format_) else sys.stdout)
+        else:
+            path = exporting.export_to(store, ids, format_, Path(output), force=force)
+            click.echo(f"Wrote {_chats(len(ids))} to {visible(str(path))}.", err=True)
+
+
+@click.command("import")
+@click.argument("files", nargs=-1, required=True, metavar="FILE...")
+@click.option("--json", "is_json", is_flag=True, help="Print a JSON object.")
+def import_chats(files: tuple[str, ...], is_json: bool) -> None:
+    """Add the chats of files: localpaged's JSON or Markdown, or ChatGPT's conversations.json.
+
+    What is here already is not made twice.
+
+    \b
+    The object of --json:
+      chats      a list of chat_id, title, outcome (new, grew or known)
+      problems   sentences on what could not be read
+    """
+    from localpaged.chat.portable.importing import Outcome, import_file
+
+    done: list[Imported] = []
+    problems: list[str] = []
+    with open_store() as store:
+        for file in files:
+            report = import_file(store, Path(file))
+            done += report.chats
+            problems += report.problems
+            more = report.num_problems - len(report.problems)
+            problems += [f"{more:,} more of that kind"] if more else []
+    for problem in problems:
+        click.echo(f"Not read: {visible(problem)}.", err=True)
+    if is_json:
+        chats = [
+            {"chat_id": i.chat.id, "title": i.chat.title, "outcome": i.outcome.value} for i in done
+        ]
+        print_json({"chats": chats, "problems": problems})
+        return
+    counts = {outcome: sum(i.outcome is outcome for i in done) for outcome in Outcome}
+    known = f", {counts[Outcome.KNOWN]:,} here already" if counts[Outcome.KNOWN] else ""
+    grew = f", {counts[Outcome.GREW]:,} went on" if counts[Outcome.GREW] else ""
+    click.echo(f"Imported {_chats(counts[Outcome.NEW])}{grew}{known}.", err=True)
+
+
+def _kind_of(output: str, num_chats: int, *, is_all: bool) -> str:
+    suffix = Path(output).suffix.lower().removeprefix(".")
+    if suffix in FORMATS:
+        return suffix
+    return "json" if is_all or num_chats != 1 else "md"
+
+
+def _is_shown(format_: object) -> bool:
+    """Whether a terminal would act on what is written: JSON is ASCII, Markdown is exact."""
+    return str(format_) != "json" and sys.stdout.isatty()
+
+
+class _Visible:
+    """stdout when it is a terminal: nothing that is written acts on it."""
+
+    def write(self, text: str) -> int:
+        """Write a text with visible marks."""
+        return sys.stdout.write(visible(text, multiline=True))
+
+
+def _chats(number: int) -> str:
+    return "1 chat" if number == 1 else f"{number:,} chats"
