@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import gc
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -117,6 +119,18 @@ def load_core(
         load_s=time.perf_counter() - started_s,
     )
     return core, ready
+
+
+def give_back_memory() -> None:
+    """Return freed memory to the system, where the C library keeps it for itself.
+
+    Weights come in pieces too small to be given back one by one: without this a model that was
+    unloaded would go on counting as memory in use, and the next one would be refused.
+    """
+    gc.collect()
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)
 
 
 def choose_formats(opened: OpenedModel, settings: Settings) -> NumberFormats:

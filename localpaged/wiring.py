@@ -8,7 +8,7 @@ from localpaged.chat.publisher import Subscriber
 from localpaged.chat.service import ChatService
 from localpaged.config import Settings
 from localpaged.engine.engine import Engine, LoadCore
-from localpaged.engine_factory import load_core
+from localpaged.engine_factory import give_back_memory, load_core
 from localpaged.model_shelf import Shelf
 from localpaged.store.store import Store
 
@@ -25,7 +25,11 @@ def open_service(settings: Settings, *, subscriber: Subscriber | None = None) ->
     def loader_of(name: str) -> LoadCore:
         return partial(load_core, partial(shelf.opened, name), settings)
 
-    engine = Engine(partial(load_core, shelf.default.opened.result, settings), loader_of)
+    engine = Engine(
+        partial(load_core, shelf.default.opened.result, settings),
+        loader_of,
+        after_unload=give_back_memory,
+    )
     service = ChatService(
         store=store,
         engine=engine,

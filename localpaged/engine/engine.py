@@ -53,9 +53,19 @@ class Engine(MemoryQuestions):
     others keep stepping between its stages.
     """
 
-    def __init__(self, load_core: LoadCore, find_loader: FindLoader | None = None) -> None:
-        """`load_core` loads the first model, `find_loader` tells how to load others."""
+    def __init__(
+        self,
+        load_core: LoadCore,
+        find_loader: FindLoader | None = None,
+        *,
+        after_unload: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`load_core` loads the first model, `find_loader` tells how to load others.
+
+        `after_unload` is called on the engine's thread when nothing holds a model any more.
+        """
         self._load_core = load_core
+        self._after_unload = after_unload
         self._find_loader = find_loader or _no_loader
         self._inbox: queue.SimpleQueue[Command | None] = queue.SimpleQueue()
         super().__init__(self._inbox.put)
@@ -102,7 +112,7 @@ class Engine(MemoryQuestions):
 
     def unload(self, name: ModelName) -> None:
         """See EnginePort."""
-        self._inbox.put(lambda cores: [*cores.remove(name), UnloadedEvent(name)])
+        self._inbox.put(lambda cores: self._unload(name))
 
     def snapshot(self, model: ModelName = "") -> EngineSnapshot:
         """See EnginePort."""
@@ -155,6 +165,11 @@ class Engine(MemoryQuestions):
             self._snapshots = self._cores.snapshots()
             self._next_snapshot_s = now_s + SNAPSHOT_INTERVAL_S
         self._emit(events)
+
+    def _unload(self, name: ModelName) -> list[Event]:
+        events = self._cores.remove(name)
+        self._after_unload()
+        return [*events, UnloadedEvent(name)]
 
     def _load_further(self, name: ModelName) -> list[Event]:
         awaited = self._cores.expect(name)

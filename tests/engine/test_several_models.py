@@ -1,6 +1,8 @@
 """Several models in one engine: own pools, steps in turn, loading beside streaming answers."""
 
+import gc
 import threading
+import weakref
 
 import pytest
 
@@ -180,6 +182,35 @@ def test_a_model_that_is_unloaded_while_it_loads_stops_loading(engine, watcher, 
     watcher.end_of("b")
     assert stages == ["one"]
     assert not any(isinstance(e, ReadyEvent) and e.model_name == "second" for e in watcher.events)
+
+
+def test_memory_is_given_back_when_nothing_holds_an_unloaded_model_any_more(watcher):
+    alive = []
+
+    class Loaded:
+        """Stands for the weights."""
+
+    def load(on_load):
+        core, weights = make_core(), Loaded()
+        core.weights = weights
+        alive.append(weakref.ref(weights))
+        return core, ready("second")
+
+    seen = []
+    engine = Engine(
+        lambda on_load: (make_core(), ready("first")),
+        {"second": load}.__getitem__,
+        after_unload=lambda: seen.append((gc.collect(), alive[0]())),
+    )
+    engine.add_listener(watcher)
+    engine.start()
+    engine.load("second")
+    engine.submit(request_of("second", "a", [1, 2]))
+    watcher.end_of("a")
+    engine.unload("second")
+    watcher.wait(lambda e: isinstance(e, UnloadedEvent))
+    assert [weights for _, weights in seen] == [None]
+    engine.close()
 
 
 def test_a_model_that_does_not_fit_is_refused_with_its_numbers():
