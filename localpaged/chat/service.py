@@ -22,6 +22,7 @@ from localpaged.chat.events import SavingFailed, SavingRecovered
 from localpaged.chat.feed import EngineFeed
 from localpaged.chat.history import ChatHistory
 from localpaged.chat.live import LiveTurn, LiveTurns
+from localpaged.chat.memory import ChatMemory
 from localpaged.chat.models import ModelChoice, Models, ModelShelf
 from localpaged.chat.price import counted
 from localpaged.chat.publisher import Publisher, Subscriber
@@ -71,6 +72,9 @@ class ChatService:
             models=self._models,
             live=self._live,
             publisher=self._publisher,
+        )
+        self.memory = ChatMemory(
+            store=store, engine=engine, models=self._models, run_soon=self._runner.run_soon
         )
         feed = EngineFeed(
             live=self._live,
