@@ -33,7 +33,9 @@ from typing import Any
 
 ROOT = Path(__file__).parents[1]
 STAGE = Path(__file__).with_name("tui_stage.py")
-COLUMNS, ROWS = 340, 60
+PANES_SIZE = (340, 60)
+"""Columns and rows that show eight panes side by side."""
+USUAL_SIZE = (120, 34)
 FIRST_PICTURE = b"localpaged"
 START_TIMEOUT_S = 120.0
 # letters that no answer has, so that what the terminal shows is the key's echo
@@ -44,9 +46,12 @@ KEY_PAUSE_S = (0.15, 0.45)
 class Child:
     """A program in a pseudo terminal; `read` drains it as a terminal would."""
 
-    def __init__(self, arguments: list[str], environment: dict[str, str]) -> None:
+    def __init__(
+        self, arguments: list[str], environment: dict[str, str], size: tuple[int, int]
+    ) -> None:
+        columns, rows = size
         ours, theirs = pty.openpty()
-        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
         self.started_s = time.perf_counter()
         self.process = subprocess.Popen(
             arguments,
@@ -126,6 +131,7 @@ def measure_pace(panes: int, seconds: float) -> dict[str, Any]:
     with home_with_model() as environment:
         child = _stage(environment, "scripted", panes=panes, seconds=seconds)
         child.wait_for(b"streaming")
+        child.type("i")  # to the prompt, where keys are text
         until_s = time.perf_counter() + seconds - 1
         key = 0
         while time.perf_counter() < until_s:
@@ -156,7 +162,7 @@ def measure_first_paint(rounds: int) -> dict[str, float]:
     for _ in range(rounds):
         with home_with_model() as environment:
             command = [sys.executable, "-m", "localpaged", "chat"]
-            child = Child(command, environment)
+            child = Child(command, environment, USUAL_SIZE)
             times_s.append(child.wait_for(FIRST_PICTURE))
             child.type("\x11")  # ^Q
             child.end()
@@ -182,7 +188,7 @@ def measure_cost(panes: int, seconds: float, rounds: int) -> dict[str, Any]:
 
 def _stage(environment: dict[str, str], mode: str, *, panes: int, seconds: float) -> Child:
     command = [sys.executable, str(STAGE), mode, str(panes), str(seconds)]
-    return Child(command, environment)
+    return Child(command, environment, PANES_SIZE)
 
 
 def _report(environment: dict[str, str]) -> dict[str, Any]:

@@ -28,7 +28,7 @@ TOKENS_PER_S = 60.0
 PAST_TURNS = 1_000
 PROSE = "Some **words** with `code`, long enough to wrap once or twice in a pane.\n\n- a\n- b\n\n"
 CODE = "```python\ndef f(x):\n    return x + 1  # one more\n```\n\n"
-QUESTION = "Tell a long story about the keeper of a lighthouse, number {number}."
+QUESTION = "Tell a long story about the keeper of a lighthouse."
 START_TIMEOUT_S = 90.0
 
 
@@ -51,39 +51,40 @@ def scripted(panes: int, seconds: float) -> None:
 def _run_app(service: ChatService, panes: int, seconds: float) -> list[float]:
     from localpaged.tui.app import LocalPagedApp
 
+    app = LocalPagedApp(service)
     lags_ms: list[float] = []
 
-    class Measured(LocalPagedApp):
-        """The app, with a watch on its loop."""
+    async def watch() -> None:
+        app.commands.told["compare"](f"n={panes} {QUESTION}")
+        while len(service.snapshot().sequences) < panes:
+            await asyncio.sleep(TICK_S)
+        app.tell("streaming", for_s=0.5)
+        until_s = time.perf_counter() + seconds
+        while (due_s := time.perf_counter() + TICK_S) < until_s:
+            await asyncio.sleep(TICK_S)
+            lags_ms.append((time.perf_counter() - due_s) * 1_000)
+        app.exit()
 
-        async def on_mount(self) -> None:
-            await super().on_mount()
-            self.run_worker(self._watch(), name="watch")
+    def begin() -> None:
+        while not (app.is_opened and app.workspace.engine.ready is not None):
+            time.sleep(TICK_S)
+        app.call_from_thread(app.run_worker, watch())
 
-        async def _watch(self) -> None:
-            while not self.is_opened or self.workspace.engine.ready is None:
-                await asyncio.sleep(TICK_S)
-            self.commands.run_slash(f"compare n={panes} {QUESTION.format(number=1)}")
-            while len(service.snapshot().sequences) < panes:
-                await asyncio.sleep(TICK_S)
-            self.tell("streaming", for_s=0.5)
-            until_s = time.perf_counter() + seconds
-            while (due_s := time.perf_counter() + TICK_S) < until_s:
-                await asyncio.sleep(TICK_S)
-                lags_ms.append((time.perf_counter() - due_s) * 1_000)
-            self.exit()
-
-    Measured(service).run()
+    threading.Thread(target=begin, daemon=True).start()
+    app.run()
     return lags_ms
 
 
 def real(panes: int, seconds: float, *, has_screen: bool) -> None:
-    """Let the default model answer in `panes` chats; write its tokens a second."""
+    """Let the default model write `panes` answers; write its tokens a second."""
+    from localpaged.chat.compare import make_specs
     from localpaged.config import Settings
     from localpaged.models.catalogue import DEFAULT_MODEL
     from localpaged.wiring import open_service
 
-    service = open_service(Settings(model=DEFAULT_MODEL))
+    # answers that end by themselves would leave the others more of the machine
+    endless = SamplingParams(temperature=0, ignore_eos=True)
+    service = open_service(Settings(model=DEFAULT_MODEL, sampling=endless))
     rates: list[float] = []
     try:
         if has_screen:
@@ -92,12 +93,16 @@ def real(panes: int, seconds: float, *, has_screen: bool) -> None:
             app = LocalPagedApp(service)
 
             def measure() -> None:
+                while not app.is_opened:
+                    time.sleep(TICK_S)
+                app.call_from_thread(app.commands.told["compare"], f"n={panes} {QUESTION}")
                 rates.append(_measure(service, panes, seconds))
                 app.call_from_thread(app.exit)
 
             threading.Thread(target=measure, daemon=True).start()
             app.run()
         else:
+            service.compares.start(QUESTION, make_specs(num_samples=panes))
             rates.append(_measure(service, panes, seconds))
     finally:
         service.close()
@@ -105,10 +110,7 @@ def real(panes: int, seconds: float, *, has_screen: bool) -> None:
 
 
 def _measure(service: ChatService, panes: int, seconds: float) -> float:
-    """Ask in every chat, and count what is generated while all of them answer."""
-    sampling = SamplingParams(temperature=0, ignore_eos=True)
-    for number in range(panes):
-        service.send(service.new_chat().id, QUESTION.format(number=number), sampling=sampling)
+    """Count what is generated while all answers are written."""
     until_s = time.perf_counter() + START_TIMEOUT_S
     while sum(view.state == "decode" for view in service.snapshot().sequences) < panes:
         if time.perf_counter() > until_s:

@@ -208,7 +208,8 @@ class LocalPagedApp(App[None]):
             snapshot = self.service.snapshot()
             is_moving = self.chat.flush(snapshot, changes)
             self.awaited.take()
-            if isinstance(self.screen, LiveScreen):
+            # one that is still being put together draws all there is when it stands
+            if self.screen.is_mounted and isinstance(self.screen, LiveScreen):
                 is_moving = self.screen.beat(snapshot, changes) or is_moving
             self.commands.drafts.keep_if_due()
             self._follow_history()

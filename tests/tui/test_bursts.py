@@ -138,3 +138,17 @@ async def test_a_chat_is_renamed_from_the_list_in_one_burst():
             await shown.burst(*keys)
             assert shown.app.workspace.current.title == "named"
             assert shown.prompt.text == "and on"
+
+
+async def test_answers_that_begin_while_their_panes_are_put_together_are_drawn():
+    engine = ScriptedEngine([["word "] * 20])
+    with open_service(engine) as service:
+        async with stage(service, engine, size=LARGE) as shown:
+            shown.app.commands.told["compare"]("n=2 tell")
+            engine.wait_submitted(2)
+            engine.step()
+            engine.step()
+            shown.app.beat()  # nothing has been mounted yet
+            await shown.settle()
+            await shown.step(2)
+            await shown.until_shown("word word")
