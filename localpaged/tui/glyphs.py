@@ -28,6 +28,8 @@ class Glyphs:
     dot: str
     folded: str
     unfolded: str
+    space: str
+    line_end: str
     fork: str
     before_version: str
     after_version: str
@@ -53,6 +55,8 @@ UNICODE = Glyphs(
     dot="·",
     folded="▸",
     unfolded="▾",
+    space="␣",
+    line_end="↵",
     fork="↳",
     before_version="‹",
     after_version="›",
@@ -78,6 +82,8 @@ ASCII = Glyphs(
     dot="|",
     folded="+",
     unfolded="-",
+    space="_",
+    line_end="$",
     fork="+",
     before_version="<",
     after_version=">",

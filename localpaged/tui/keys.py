@@ -93,8 +93,8 @@ ACTIONS = (
     Action("resume", "Continue a stopped answer", ANSWERS, "F5", "f5", "continue"),
     Action("regenerate", "Answer again, keep this one", ANSWERS, "^R", "ctrl+r", "regenerate"),
     Action("fork", "Fork the chat here", ANSWERS, "^F", "ctrl+f", "fork"),
-    Action("context", "Ways on when the context is full", CHATS, "", slash="context"),
-    Action("show_all", "Show the model the whole chat again", CHATS, "", slash="show-all"),
+    Action("context", "Ways on in a full context", CHATS, "", slash="context"),
+    Action("show_all", "Show the model the whole chat", CHATS, "", slash="show-all"),
     Action("thoughts", "Unfold or fold reasoning", ANSWERS, "^T", "ctrl+t", "thoughts"),
     Action("copy_all", "Copy answer and reasoning", ANSWERS, "", slash="copy-all"),
     Action("newest", "Newest line", ANSWERS, "^End", "ctrl+end", "end"),
@@ -115,6 +115,7 @@ ACTIONS = (
         footer="find",
         argument="text",
     ),
+    Action("tokens", "Token by token", IN_TRANSCRIPT, "t", slash="tokens", footer="tokens"),
     Action("copy", "Copy the answer", IN_TRANSCRIPT, "y", slash="copy", footer="copy"),
     Action(
         "copy_code", "Copy the last code block", IN_TRANSCRIPT, "Y", slash="code", footer="code"

@@ -18,6 +18,7 @@ from localpaged.tui.commands.drafts import DraftCommands
 from localpaged.tui.commands.history import HistoryCommands
 from localpaged.tui.commands.memory import MemoryCommands
 from localpaged.tui.commands.options import OptionCommands
+from localpaged.tui.commands.tokens import TokenCommands
 from localpaged.tui.commands.writing import WritingCommands
 from localpaged.tui.keys import BY_SLASH, commands, key_of
 from localpaged.tui.screens.help import HelpScreen
@@ -51,6 +52,7 @@ class Commands(CommandGroup):
         self.memory = memory = MemoryCommands(app, screen, self.chats)
         self.history = history = HistoryCommands(app, screen, self.chats)
         self.context = context = ContextCommands(app, screen, self.chats, self.drafts)
+        tokens = TokenCommands(app, screen, self.chats)
         self._leave_until_s = 0.0
         chats, answers, workspace = self.chats, self.answers, self._workspace
         self.deeds: dict[str, Callable[[], None]] = {
@@ -83,6 +85,7 @@ class Commands(CommandGroup):
             "resume": answers.resume,
             "copy": answers.copy_answer,
             "copy_code": answers.copy_code,
+            "tokens": tokens.show,
             "context": context.show,
             "show_all": context.show_all,
             "thoughts": answers.toggle_thoughts,

@@ -40,6 +40,7 @@ class Transcript(DocumentView):
         Binding("y", "copy_message", "Copy message", show=False),
         Binding("Y", "copy_code", "Copy code block", show=False),
         Binding("space", "toggle_fold", "Unfold or fold", show=False),
+        Binding("t", "screen.do('tokens')", "Token by token", show=False),
         Binding("w", "screen.do('why')", "Why not cached", show=False),
         Binding("slash", "find", "Find", show=False),
         Binding("n", "find_next(1)", "Next place", show=False),

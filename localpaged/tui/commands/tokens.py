@@ -1,0 +1,67 @@
+"""Looking at an answer token by token, and going on from one of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from localpaged.chat.token_view import TokenView
+from localpaged.errors import LocalPagedError
+from localpaged.tui.commands.base import CommandGroup
+from localpaged.tui.commands.chats import ChatCommands
+from localpaged.tui.screens.tokens import TokenFork, TokenScreen
+from localpaged.tui.session import Answer
+
+if TYPE_CHECKING:
+    from localpaged.tui.app import LocalPagedApp
+    from localpaged.tui.screens.chat import ChatScreen
+
+
+class TokenCommands(CommandGroup):
+    """Opens the token view on answers of the current chat. UI thread only."""
+
+    def __init__(self, app: LocalPagedApp, screen: ChatScreen, chats: ChatCommands) -> None:
+        super().__init__(app, screen)
+        self._chats = chats
+
+    def show(self) -> None:
+        """Measure the answer at the transcript's cursor, else the newest, and show it."""
+        answer = self._answer()
+        if answer is None:
+            self._app.tell("There is no answer to look at yet.")
+            return
+        screen = TokenScreen(self._screen.glyphs)
+
+        def shown(view: TokenView) -> None:
+            if self._app.screen is screen:
+                screen.show(view)
+
+        def failed(error: LocalPagedError) -> None:
+            if self._app.screen is screen:
+                screen.dismiss(None)
+            self._app.tell_error(error)
+
+        measured = self._app.service.tokens.view(answer.turn.id)
+        self._app.push_screen(screen, self._left)
+        self._app.awaited.when_done(measured, shown, failed)
+
+    def _answer(self) -> Answer | None:
+        session = self._workspace.current
+        entry = self._transcript.marked_entry if self._transcript.has_focus else None
+        if entry is not None and entry < len(session.entries):
+            # at a question, its answer is meant
+            for candidate in session.entries[entry : entry + 2]:
+                if isinstance(candidate, Answer):
+                    return candidate
+        return session.last_answer
+
+    def _left(self, fork: TokenFork | None) -> None:
+        if fork is not None:
+            self._try(lambda: self._go_on(fork))
+
+    def _go_on(self, fork: TokenFork) -> None:
+        chat = self._app.service.fork_at_token(fork.turn_id, fork.num_tokens, fork.next_token_id)
+        self._workspace.refresh()
+        session = self._workspace.find(chat.id)
+        if session is not None:
+            self._chats.go_to(session)
+            self._transcript.follow()

@@ -1,0 +1,159 @@
+"""The token view: an answer token by token, what else was likely, and a way on from any of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.content import Content
+from textual.screen import Screen
+from textual.widgets import Static
+
+from localpaged.chat.token_view import Candidate, TokenView
+from localpaged.tui.glyphs import Glyphs
+from localpaged.tui.markdown.line import Role, Run
+from localpaged.tui.paint import cells_of, content_of
+from localpaged.tui.tokens.panel import candidate_runs, head_runs, title_runs
+from localpaged.tui.widgets.status_line import StatusLine
+from localpaged.tui.widgets.token_text import TokenText
+
+HINTS = (
+    ("←→", "token"),
+    ("↑↓", "other"),
+    ("Enter", "go on with it"),
+    ("f", "fork here"),
+    ("n N", "surprises"),
+    ("c", "colours"),
+    ("Esc", "back"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class TokenFork:
+    """Go on behind the first `num_tokens` tokens, with another token if one was chosen."""
+
+    turn_id: str
+    num_tokens: int
+    next_token_id: int | None = None
+
+
+class TokenScreen(Screen[TokenFork | None]):
+    """Dismisses with where to go on, or None. UI thread only.
+
+    Invariant: `_marked` counts the candidates of the token at the cursor.
+    """
+
+    AUTO_FOCUS = "TokenText"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,q,t", "leave", "Back", show=False, priority=True),
+        Binding("up", "mark(-1)", "Candidate above", show=False, priority=True),
+        Binding("down", "mark(1)", "Candidate below", show=False, priority=True),
+        Binding("enter", "take", "Go on with it", show=False, priority=True),
+        Binding("f", "fork", "Fork here", show=False),
+    ]
+
+    def __init__(self, glyphs: Glyphs) -> None:
+        super().__init__()
+        self._glyphs = glyphs
+        self._view: TokenView | None = None
+        self._marked = 0
+        self._top = StatusLine(id="tokens-top")
+        self.text = TokenText(glyphs, id="token-text")
+        self._head = StatusLine(id="tokens-head")
+        self._panel = Static(id="tokens-panel")
+        self._hints = StatusLine(id="tokens-hints")
+
+    def compose(self) -> ComposeResult:
+        """The answer above, what was likely at the cursor below."""
+        yield self._top
+        yield self.text
+        yield self._head
+        yield self._panel
+        yield self._hints
+
+    def on_mount(self) -> None:
+        """Say that it is being measured."""
+        self._redraw()
+
+    def on_resize(self) -> None:
+        """The hints may have room for more."""
+        self._redraw()
+
+    def show(self, view: TokenView) -> None:
+        """Show what was measured."""
+        self._view = view
+        self.text.show(view)
+        self._mark_written()
+
+    @on(TokenText.Moved)
+    def _moved(self) -> None:
+        self._mark_written()
+
+    # what the user does
+
+    def action_mark(self, step: int) -> None:
+        """Choose another candidate."""
+        count = len(self._candidates)
+        if count:
+            self._marked = (self._marked + step) % count
+            self._redraw()
+
+    def action_take(self) -> None:
+        """Go on with the candidate that is marked; the written one is no other way."""
+        candidates = self._candidates
+        if self._view is None or not candidates:
+            return
+        cursor, chosen = self.text.cursor, candidates[self._marked]
+        if chosen.token_id == self._view.tokens[cursor].token_id:
+            self.dismiss(TokenFork(self._view.turn_id, cursor + 1))
+        else:
+            self.dismiss(TokenFork(self._view.turn_id, cursor, chosen.token_id))
+
+    def action_fork(self) -> None:
+        """Go on behind the token at the cursor."""
+        if self._view is not None:
+            self.dismiss(TokenFork(self._view.turn_id, self.text.cursor + 1))
+
+    def action_leave(self) -> None:
+        """Back to the chat."""
+        self.dismiss(None)
+
+    # drawing
+
+    @property
+    def _candidates(self) -> tuple[Candidate, ...]:
+        if self._view is None or not self._view.tokens:
+            return ()
+        return self._view.tokens[self.text.cursor].candidates
+
+    def _mark_written(self) -> None:
+        written = None if self._view is None else self._view.tokens[self.text.cursor].token_id
+        places = (i for i, c in enumerate(self._candidates) if c.token_id == written)
+        self._marked = next(places, 0)
+        self._redraw()
+
+    def _redraw(self) -> None:
+        view, glyphs = self._view, self._glyphs
+        self._top.set(*title_runs(view, glyphs))
+        self._head.set([] if view is None else head_runs(view, self.text.cursor, glyphs), [])
+        rows: list[Content] = []
+        for number, candidate in enumerate(self._candidates):
+            assert view is not None
+            is_chosen = candidate.token_id == view.tokens[self.text.cursor].token_id
+            runs = candidate_runs(
+                candidate, is_chosen=is_chosen, is_marked=number == self._marked, glyphs=glyphs
+            )
+            rows.append(content_of(runs))
+        self._panel.update(Content("\n").join(rows))
+        self._hints.set(self._hint_runs(), [])
+
+    def _hint_runs(self) -> list[Run]:
+        runs: list[Run] = []
+        for key, word in HINTS:
+            item = [Run(key, Role.TEXT), Run(f" {word}   ", Role.FAINT)]
+            if cells_of([*runs, *item]) <= self._hints.content_size.width:
+                runs += item
+        return runs

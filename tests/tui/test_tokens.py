@@ -1,0 +1,234 @@
+"""The token view: how likely each token was, what else was, and going on from any of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from localpaged.engine.params import Request
+from localpaged.tui.glyphs import ASCII
+from localpaged.tui.screens.tokens import TokenScreen
+from localpaged.tui.theme import LIGHT
+from testkit.fake_model import END_ID, HALF_BASE, piece_id, read_prompt
+from testkit.past_chats import write_chat
+from testkit.screens import LARGE, SMALL, Stage, open_service, stage
+from testkit.scripted_engine import Answer, ScriptedEngine
+
+SIZES = pytest.mark.parametrize("size", [SMALL, LARGE], ids=["80x24", "140x40"])
+PIECES = ("Paris", " is", " the", " cap", "ital", ".", "\n", "And", " so", " on")
+
+
+def script(request: Request):
+    """The answer, then what follows it in forks."""
+    is_begun = request.is_continuation or request.prompt_logprobs is not None
+    return (" and", " on") if is_begun else PIECES
+
+
+async def look(shown: Stage) -> TokenScreen:
+    """Open the view of the newest answer and wait until it is measured."""
+    await shown.press("t")
+    dialog = shown.dialog
+    assert isinstance(dialog, TokenScreen)
+    shown.engine.wait_submitted(len(shown.engine.submitted))
+    for _ in range(100):
+        shown.engine.run_until_idle()
+        await shown.beat()
+        if "measuring" not in shown.text:
+            return dialog
+        await shown.pilot.pause(0.005)
+    raise AssertionError(shown.text)
+
+
+@SIZES
+async def test_an_answer_is_shown_with_what_was_likely_at_the_cursor(size):
+    engine = ScriptedEngine(script)
+    with open_service(engine) as service:
+        async with stage(service, engine, size=size) as shown:
+            await shown.ask("capital?")
+            await shown.answer()
+            shown.transcript.focus()
+            dialog = await look(shown)
+            assert "Paris is the capital." in shown.text
+            assert "And so on" in shown.text
+            # the cursor is on the first surprise
+            assert dialog.text.cursor == 4
+            assert "5 of 10 · ital · id" in shown.text
+            assert "1.8 %" in shown.text and "5.8 bits of surprise" in shown.text
+            rows = [row.strip() for row in shown.text.split("\n")]
+            assert any(row.startswith("90.5 %  ██████") and row.endswith("x") for row in rows)
+            assert any("› " in row and "ital  ■ written" in row for row in rows)
+            await shown.press("right")
+            assert "6 of 10 · . · id" in shown.text
+            await shown.press("right")
+            assert "7 of 10 · ↵ · id" in shown.text
+            await shown.press("n")
+            assert dialog.text.cursor == 9
+            await shown.press("n")
+            assert dialog.text.cursor == 4
+            await shown.press("N")
+            assert dialog.text.cursor == 9
+            await shown.press("home")
+            assert "1 of 10 · Paris" in shown.text
+            await shown.press("j")
+            assert dialog.text.cursor == 7
+            await shown.press("k", "end", "left")
+            assert "9 of 10 · ␣so" in shown.text
+            await shown.press("escape")
+            assert shown.dialog is None
+            assert shown.app.focused is shown.transcript
+
+
+async def test_a_candidate_begins_a_fork_with_the_exact_tokens():
+    engine = ScriptedEngine(script)
+    with open_service(engine) as service:
+        async with stage(service, engine) as shown:
+            await shown.ask("capital?")
+            await shown.answer()
+            original = shown.app.workspace.current
+            shown.transcript.focus()
+            await look(shown)
+            # the written token is the third of the list, the likeliest is the first
+            await shown.press("up", "up", "enter")
+            await shown.until(lambda: len(engine.submitted) == 3)
+            assert shown.dialog is None
+            assert shown.app.workspace.current is not original
+            asked, _, forked = engine.submitted
+            begun = (*map(piece_id, PIECES[:4]), ord("x"))
+            assert forked.prompt_ids == (*asked.prompt_ids, *begun)
+            await shown.answer()
+            assert "Paris is the capx and on" in shown.text
+            assert original.last_answer.text == "".join(PIECES)
+
+
+async def test_f_forks_behind_the_cursor_and_an_end_is_refused():
+    engine = ScriptedEngine(script)
+    with open_service(engine) as service:
+        async with stage(service, engine) as shown:
+            await shown.ask("capital?")
+            await shown.answer()
+            shown.transcript.focus()
+            await look(shown)
+            await shown.press("home", "right", "f")
+            await shown.until(lambda: len(engine.submitted) == 3)
+            await shown.answer()
+            assert "Paris is and on" in shown.text
+            chats = len(service.chats())
+            shown.transcript.focus()
+            await look(shown)
+            # the last candidate of a sure token is the end
+            await shown.press("home", "up", "enter")
+            await shown.until_shown("That token ends the answer")
+            assert len(service.chats()) == chats
+
+
+async def test_colours_can_be_switched_off_and_the_theme_changed():
+    engine = ScriptedEngine(script)
+    with open_service(engine) as service:
+        async with stage(service, engine) as shown:
+            await shown.ask("capital?")
+            await shown.answer()
+            shown.transcript.focus()
+            dialog = await look(shown)
+
+            def colours() -> set[object]:
+                strip = dialog.text.render_line(0)
+                return {s.style.color for s in strip if s.text.strip() and s.style}
+
+            assert len(colours()) == 3
+            await shown.press("c")
+            assert len(colours()) == 2
+            dark = colours()
+            shown.app.theme = LIGHT
+            await shown.settle()
+            assert colours() != dark
+
+
+async def test_the_command_looks_at_the_answer_of_the_marked_message():
+    engine = ScriptedEngine([("one",), ("two",), ("x",)])
+    with open_service(engine) as service:
+        async with stage(service, engine, size=LARGE) as shown:
+            for text in ("first", "second"):
+                await shown.ask(text)
+                await shown.answer()
+            shown.transcript.focus()
+            await shown.press("k", "k", "k", "k")
+            await look(shown)
+            assert "1 of 1 · one" in shown.text
+            assert read_prompt(engine.submitted[-1].prompt_ids)[0][1] == "first"
+            await shown.press("q")
+            await shown.write("/tokens")
+            await shown.press("enter")
+            await shown.until(lambda: len(engine.submitted) == 4)
+            engine.run_until_idle()
+            await shown.until_shown("1 of 1 · two")
+
+
+async def test_without_an_answer_or_with_a_running_one_it_says_so():
+    engine = ScriptedEngine(script)
+    with open_service(engine) as service:
+        async with stage(service, engine) as shown:
+            await shown.write("/tokens")
+            await shown.press("enter")
+            assert "There is no answer to look at yet." in shown.text
+            await shown.ask("capital?")
+            await shown.step(2)
+            await shown.write("/tokens")
+            await shown.press("enter")
+            await shown.until_shown("The answer is still running.")
+            assert shown.dialog is None
+
+
+async def test_hostile_tokens_are_text_and_parts_of_characters_are_seen():
+    halves = tuple(HALF_BASE + byte for byte in "é".encode())
+    hostile = "[red]\x1b[31m\u202e\x00"
+    answer = Answer(
+        (hostile, "", "é", "\t\n", "end"),
+        ((piece_id(hostile),), halves[:1], halves[1:], (piece_id("\t\n"),), (piece_id("end"),)),
+    )
+    engine = ScriptedEngine([answer, ("x",)])
+    with open_service(engine) as service:
+        async with stage(service, engine, glyphs=ASCII) as shown:
+            await shown.ask("q")
+            await shown.answer()
+            shown.transcript.focus()
+            await look(shown)
+            await shown.press("home")
+            assert "[red]␛[31m<U+202E>" in shown.text
+            assert "<C3>é" in shown.text
+            assert "\x1b" not in shown.text
+            await shown.press("right")
+            assert "2 of 5 | <C3>" in shown.text
+            await shown.press("right", "right")
+            assert "____$" in shown.text
+
+
+async def test_an_old_answer_is_cut_anew_and_that_is_said():
+    write_chat([("q", "Paris")])
+    engine = ScriptedEngine([("x",)])
+    with open_service(engine) as service:
+        async with stage(service, engine, size=LARGE) as shown:
+            shown.transcript.focus()
+            await look(shown)
+            assert "cut anew from the text" in shown.text
+            assert END_ID not in engine.submitted[0].prompt_ids[-5:]
+
+
+async def test_long_answers_wrap_scroll_and_follow_the_cursor():
+    engine = ScriptedEngine([tuple(f" word{n}" for n in range(900)), ("x",)])
+    with open_service(engine) as service:
+        async with stage(service, engine) as shown:
+            await shown.ask("q")
+            await shown.answer()
+            shown.transcript.focus()
+            dialog = await look(shown)
+            await shown.press("end")
+            assert "word899" in shown.text
+            await shown.press("pageup", "pageup")
+            row = dialog.text._rows.first_rows[dialog.text.cursor]
+            assert round(dialog.text.scroll_y) <= row < round(dialog.text.scroll_y) + 9
+            await shown.resize(60, 20)
+            await shown.press("home")
+            assert "word0 word1" in shown.text
+            y = next(n for n, row in enumerate(shown.text.split("\n")) if "word5" in row)
+            x = shown.text.split("\n")[y].index("word5")
+            await shown.pilot.click(offset=(x + 1, y))
+            assert dialog.text.cursor == 5
