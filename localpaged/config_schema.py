@@ -16,7 +16,7 @@ ENGINE, SAMPLING, UI, KEYMAP = "engine", "sampling", "ui", "keymap"
 SECTIONS = (ENGINE, SAMPLING, UI, KEYMAP)
 VARIABLE_PREFIX = "LOCALPAGED_"
 DEFAULT_WIDTH_CELLS = 100
-THEMES = ("dark", "light")
+THEMES = ("dark", "light", "contrast", "ansi")
 
 _UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30}
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmg]?)(?:i?b)?", re.IGNORECASE)

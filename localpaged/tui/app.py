@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, ClassVar
 from textual import events, on
 from textual.app import App
 from textual.binding import BindingType
+from textual.filter import Monochrome, NoColor
 
 from localpaged.config_file import UiSettings
 from localpaged.errors import LocalPagedError
@@ -33,7 +34,7 @@ from localpaged.tui.preferences import save_theme, saved_theme
 from localpaged.tui.screens.chat import ChatScreen
 from localpaged.tui.screens.confirm import ConfirmScreen
 from localpaged.tui.screens.live import LiveScreen
-from localpaged.tui.theme import DARK, LIGHT, known_theme, themes
+from localpaged.tui.theme import DARK, LIGHT, NAMES, PLAIN, known_theme, themes
 from localpaged.tui.typist import Fence, Typist
 from localpaged.tui.workspace import Workspace
 
@@ -59,8 +60,9 @@ class LocalPagedApp(App[None]):
     TITLE = "localpaged"
     ENABLE_COMMAND_PALETTE = False
     CSS_PATH: ClassVar = [
-        *("styles/app.tcss", "styles/tokens.tcss", "styles/dialogs.tcss", "styles/blocks.tcss", "styles/compare.tcss"),
-        "styles/history.tcss",
+        *("styles/app.tcss", "styles/dialogs.tcss", "styles/blocks.tcss"),
+        *("styles/compare.tcss", "styles/history.tcss"),
+        "styles/few_colours.tcss",
     ]
     BINDINGS: ClassVar[list[BindingType]] = []
 
@@ -71,6 +73,7 @@ class LocalPagedApp(App[None]):
         glyphs: Glyphs = UNICODE,
         look: UiSettings = DEFAULT_LOOK,
         keymap: Keymap = USUAL_KEYS,
+        usual_theme: str = DARK,
     ) -> None:
         """A function instead of the service is called on a thread when the first picture stands.
 
@@ -98,7 +101,7 @@ class LocalPagedApp(App[None]):
         for theme in themes():
             self.register_theme(theme)
         self._has_theme_in_file = bool(look.theme)
-        self.theme = known_theme(look.theme) or known_theme(saved_theme()) or DARK
+        self.theme = self._first_theme(look.theme, usual_theme)
         teach_alt_keys()
         guard_pastes()
 
@@ -263,14 +266,38 @@ class LocalPagedApp(App[None]):
 
     # the application's own actions
 
+    def _first_theme(self, of_file: str, usual: str) -> str:
+        if self.no_color:
+            # greys are colours, too: what is marked is marked by other means
+            self._filters = [
+                NoColor() if isinstance(each, Monochrome) else each for each in self._filters
+            ]
+            return PLAIN
+        return known_theme(of_file) or known_theme(saved_theme()) or usual
+
     def toggle_theme(self) -> None:
         """Dark or light; the choice is there again at the next start."""
-        self.theme = LIGHT if self.theme == DARK else DARK
+        self._choose_theme(LIGHT if self.theme == DARK else DARK)
+
+    def use_theme(self, name: str) -> bool:
+        """Take the theme that a person calls `name`; False, and told, when there is none."""
+        theme = known_theme(name)
+        if not theme:
+            self.tell(f"There is no theme {name}; there are {', '.join(NAMES)}.", is_error=True)
+            return False
+        self._choose_theme(theme)
+        return True
+
+    def _choose_theme(self, theme: str) -> None:
+        if self.no_color:
+            self.tell("NO_COLOR is set: there are no colours to choose.")
+            return
+        self.theme = theme
         if self._has_theme_in_file:
             self.tell("For this run: the config file has the theme of the next start.")
             return
         try:
-            save_theme(self.theme)
+            save_theme(theme)
         except OSError as error:
             self.tell(f"The theme is not remembered: {error.strerror}.", is_error=True)
 

@@ -126,7 +126,10 @@ ACTIONS = (
     Action("why", "Why was this not cached?", IN_TRANSCRIPT, "w", slash="why"),
     Action("palette", "All commands", APP, "^P", "ctrl+p", "commands", footer="commands"),
     Action("help", "Help", APP, "F1", "f1", "help", footer="help"),
-    Action("theme", "Dark or light, remembered", APP, "", slash="theme"),
+    Action(
+        *("theme", "Dark or light, remembered", APP, "", "", "theme"),
+        argument="dark, light, contrast or ansi",
+    ),
     Action("quit", "Quit", APP, "^Q", "ctrl+q", "quit"),
 )
 # with the focus elsewhere the keys of that place take the room of these

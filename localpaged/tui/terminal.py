@@ -63,6 +63,7 @@ def run_chat(
     with taken(log_file):
         from localpaged.tui.app import LocalPagedApp
         from localpaged.tui.glyphs import ASCII, UNICODE
+        from localpaged.tui.theme import usual_theme
 
         known_bytes = log_file.stat().st_size
         app = LocalPagedApp(
@@ -70,6 +71,7 @@ def run_chat(
             glyphs=ASCII if is_ascii or look.ascii else UNICODE,
             look=look,
             keymap=keymap,
+            usual_theme=usual_theme(),
         )
         try:
             app.run()

@@ -104,6 +104,7 @@ class Commands(CommandGroup):
         self.told: dict[str, Callable[[str], bool]] = {
             "rename": lambda title: chats.rename_to(workspace.current, title),
             "model": options.use_model,
+            "theme": app.use_theme,
             "attach": self.attaching.attach,
             "system": options.set_system,
             "set": options.set_values,

@@ -86,15 +86,23 @@ class Terminal:
 
 @contextmanager
 def in_terminal(
-    command: Mapping[str, Any], *, columns: int = 100, rows: int = 30
+    command: Mapping[str, Any],
+    *,
+    columns: int = 100,
+    rows: int = 30,
+    env: Mapping[str, str] | None = None,
 ) -> Iterator[Terminal]:
-    """Run a program, as Popen wants it, in a terminal of its own; killed at the end."""
+    """Run a program, as Popen wants it, in a terminal of its own; killed at the end.
+
+    `env` goes before what tells of a terminal with all colours.
+    """
     ours, theirs = pty.openpty()
     _set_size(theirs, columns, rows)
-    env = {**command["env"], "TERM": "xterm-256color", "COLORTERM": "truecolor"}
+    colours = {"TERM": "xterm-256color", "COLORTERM": "truecolor"}
+    variables = {**command["env"], **colours, **(env or {})}
     process = subprocess.Popen(
         command["args"],
-        env=env,
+        env=variables,
         stdin=theirs,
         stdout=theirs,
         stderr=theirs,
