@@ -7,9 +7,12 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
+from pathlib import Path
 
 from localpaged.chat.branches import BranchTree
 from localpaged.chat.live import LiveTurns
+from localpaged.chat.portable.exporting import ChatFormat, export_to
+from localpaged.chat.portable.importing import ImportReport, import_file
 from localpaged.errors import ChatError
 from localpaged.store.rows import Chat
 from localpaged.store.scope import ChatScope
@@ -63,6 +66,17 @@ class ChatHistory:
     def unarchive(self, chat_id: str) -> Chat:
         """Put an archived chat on the list again. Raises NotInHistory."""
         return self._set_archived(self.store.chat(chat_id), None)
+
+    def export(self, chat_id: str, kind: str, path: Path) -> Path:
+        """Write a chat as `md` or `json` into a new file, and return it; not for the UI's thread.
+
+        Raises BadChatFile and NotInHistory.
+        """
+        return export_to(self.store, [chat_id], ChatFormat(kind), path)
+
+    def import_file(self, path: Path) -> ImportReport:
+        """Add the chats of a file; not for the UI's thread. Raises BadChatFile and StoreError."""
+        return import_file(self.store, path)
 
     def show(self, chat_id: str, message_hash: str) -> Chat:
         """Let the chat lead through a message: its tip moves to what was said last below it.

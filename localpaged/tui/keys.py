@@ -89,6 +89,12 @@ ACTIONS = (
     Action("compares", "Earlier compares", CHATS, "", slash="compares"),
     Action("browse", "Search and tidy all chats", CHATS, "F6", "f6", "history"),
     Action("search", "Search all chats", CHATS, "", slash="search", argument="text"),
+    Action(
+        *("export", "Export the chat to a file", CHATS, ""),
+        slash="export",
+        argument="md|json path",
+    ),
+    Action("import", "Import chats from a file", CHATS, "", slash="import", argument="path"),
     Action("stop", "Stop the answer, keep its text", ANSWERS, "Esc", "escape", "stop", "stop"),
     Action("resume", "Continue a stopped answer", ANSWERS, "F5", "f5", "continue"),
     Action("regenerate", "Answer again, keep this one", ANSWERS, "^R", "ctrl+r", "regenerate"),

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
+from itertools import count
 from pathlib import Path
 from typing import TextIO
 
@@ -44,11 +45,12 @@ def export_to(
     """Write chats into a new file of the owner's alone, and return it.
 
     A file that is there is only replaced with `force`, and then all at once. A folder gets a file
-    named after the chat. Raises BadChatFile and NotInHistory.
+    named after the chat, and after a number where there is one already. Raises BadChatFile and
+    NotInHistory.
     """
     if path.is_dir():
         name = file_name(store.chat(chat_ids[0]).title) if len(chat_ids) == 1 else "chats"
-        path = path / f"{name}.{kind}"
+        path = path / f"{name}.{kind}" if force else _unused(path, name, kind)
     if path.exists() and not path.is_file():
         raise BadChatFile(f"{path} is no ordinary file.", hint="Give the path of a new file.")
     try:
@@ -67,6 +69,14 @@ def file_name(title: str) -> str:
     """Return a name for a file, made of letters, digits and dashes: no title is ever a path."""
     words = _NOT_IN_NAMES.sub("-", title).strip("-_")[:NAME_CHARS].rstrip("-_")
     return words or "chat"
+
+
+def _unused(folder: Path, name: str, kind: ChatFormat) -> Path:
+    for number in count(1):
+        path = folder / (f"{name}.{kind}" if number == 1 else f"{name}-{number}.{kind}")
+        if not path.exists() and not path.is_symlink():
+            return path
+    raise AssertionError("there are more numbers than files")
 
 
 @contextmanager

@@ -78,6 +78,8 @@ class Commands(CommandGroup):
             "search": history.open,
             "archive": lambda: history.archive(workspace.current),
             "find": history.finding.ask,
+            "export": history.transfer.export_current,
+            "import": history.transfer.choose_import,
             "stop": branches.escape,
             "regenerate": branches.regenerate_marked,
             "fork": branches.fork_marked,
@@ -113,6 +115,8 @@ class Commands(CommandGroup):
             "compare": compare.ask,
             "search": history.search,
             "find": history.finding.find,
+            "export": history.transfer.export_told,
+            "import": history.transfer.import_told,
         }
 
     def run(self, action_id: str) -> None:

@@ -9,6 +9,7 @@ from localpaged.tui.commands.base import CommandGroup
 from localpaged.tui.commands.chats import ChatCommands
 from localpaged.tui.commands.finding import FindCommands
 from localpaged.tui.commands.history_deeds import HistoryDeeds
+from localpaged.tui.commands.transfer import TransferCommands
 from localpaged.tui.screens.history import HistoryScreen
 
 if TYPE_CHECKING:
@@ -25,9 +26,11 @@ class HistoryCommands(CommandGroup):
         super().__init__(app, screen)
         self._chats = chats
         self.finding = FindCommands(app, screen)
+        self.transfer = TransferCommands(app, screen, chats)
         self._deeds = HistoryDeeds(
             app,
             screen.workspace,
+            export=self.transfer.export,
             show_current=screen.show_current,
         )
 

@@ -26,9 +26,10 @@ class HistoryDeeds:
         app: LocalPagedApp,
         workspace: Workspace,
         *,
+        export: Callable[[str], None],
         show_current: Callable[[], object],
     ) -> None:
-        """`show_current` shows what took the place of a chat that was shown."""
+        """`export` writes a chat to a file; `show_current` shows what took a chat's place."""
         self._app = app
         self._service = app.service
         self._workspace = workspace
@@ -37,6 +38,7 @@ class HistoryDeeds:
             "rename": self._rename,
             "archive": self._archive,
             "delete": self._delete,
+            "export": lambda chat, _: export(chat.id),
         }
 
     def run(self, name: str, chat: Chat, then: Then) -> None:

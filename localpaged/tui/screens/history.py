@@ -35,7 +35,7 @@ DEBOUNCE_S = 0.12
 SCOPES = (ChatScope.ALL, ChatScope.ARCHIVED, ChatScope.DELETED)
 IN_INPUT = (("Enter", "open"), ("Up Down", "choose"), ("Tab", "the list's keys"), ("^F", "filter"))
 IN_LIST = (
-    *(("Enter", "open"), ("r", "rename"), ("a", "archive"), ("d", "delete")),
+    *(("Enter", "open"), ("r", "rename"), ("a", "archive"), ("d", "delete"), ("x", "export")),
     *(("f", "filter"), ("/", "search"), ("Esc", "back")),
 )
 
@@ -76,6 +76,7 @@ class HistoryScreen(Screen[HistoryItem | None]):
         Binding("r", "deed('rename')", "Rename", show=False),
         Binding("a", "deed('archive')", "Archive", show=False),
         Binding("d,delete", "deed('delete')", "Delete or restore", show=False),
+        Binding("x", "deed('export')", "Export", show=False),
     ]
     AUTO_FOCUS = "LineInput"
 

@@ -1,0 +1,124 @@
+"""Chats to files and back, while everything else goes on."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from localpaged.errors import BadChatFile, LocalPagedError
+from localpaged.plain_text import visible
+from localpaged.tui.commands.base import CommandGroup
+from localpaged.tui.commands.chats import ChatCommands
+from localpaged.tui.figures import grouped
+from localpaged.tui.session import SessionModel
+
+if TYPE_CHECKING:
+    from localpaged.chat.portable.importing import Imported, ImportReport
+    from localpaged.tui.app import LocalPagedApp
+    from localpaged.tui.screens.chat import ChatScreen
+
+FORMATS = ("md", "json")
+TOLD_S = 8.0
+
+
+class TransferCommands(CommandGroup):
+    """Asks the history to write and read files, on another thread. UI thread only."""
+
+    def __init__(self, app: LocalPagedApp, screen: ChatScreen, chats: ChatCommands) -> None:
+        super().__init__(app, screen)
+        self._chats = chats
+        self._history = app.service.history
+
+    def export_current(self) -> None:
+        """Write the chat that is shown as Markdown into the working folder."""
+        self.export_told("md")
+
+    def export_told(self, argument: str) -> bool:
+        """Write the chat that is shown: `md` or `json`, then a path; False for something else."""
+        kind, _, path = argument.partition(" ")
+        if kind not in FORMATS:
+            self._app.tell(f"/export takes md or json, then a path, not {argument}.", is_error=True)
+            return False
+        chat = self._workspace.current.chat
+        if chat is None:
+            self._app.tell("There is no chat to export yet.")
+            return False
+        self.export(chat.id, kind=kind, path=path.strip())
+        return True
+
+    def export(self, chat_id: str, *, kind: str = "md", path: str = "") -> None:
+        """Write a chat, by default into the working folder."""
+        self._app.run_worker(self._export(chat_id, kind, path), name="export", group="transfer")
+
+    def choose_import(self) -> None:
+        """Tell how an import is asked for."""
+        self._app.tell("Which file? Write /import and its path.")
+
+    def import_told(self, path: str) -> bool:
+        """Add the chats of a file."""
+        self._app.tell(f"Reading {path}")
+        self._app.run_worker(self._import(path), name="import", group="transfer")
+        return True
+
+    async def _export(self, chat_id: str, kind: str, path: str) -> None:
+        try:
+            target = _path(path or ".")
+            written = await asyncio.to_thread(self._history.export, chat_id, kind, target)
+        except LocalPagedError as error:
+            self._app.tell_error(error)
+        else:
+            self._app.tell(f"Wrote {written}", for_s=TOLD_S)
+
+    async def _import(self, path: str) -> None:
+        try:
+            report = await asyncio.to_thread(self._history.import_file, _path(path))
+        except LocalPagedError as error:
+            self._app.tell_error(error)
+            return
+        self._show(report)
+        self._app.tell(_told(report), is_error=bool(report.num_problems), for_s=TOLD_S)
+
+    def _show(self, report: ImportReport) -> None:
+        """List what came; what was loaded and went on is read anew; a single chat is opened."""
+        self._try(self._workspace.refresh)
+        for imported in report.chats:
+            session = self._workspace.find(imported.chat.id)
+            if session is not None and session.is_loaded and imported.outcome == "grew":
+                self._read_anew(session)
+        if len(report.chats) == 1:
+            self._open(report.chats[0])
+        self._screen.redraw()
+
+    def _read_anew(self, session: SessionModel) -> None:
+        session.is_loaded = False
+        self._transcript.forget(session)
+        if session is self._workspace.current and self._try(lambda: self._workspace.open(session)):
+            self._screen.show_current()
+
+    def _open(self, imported: Imported) -> None:
+        chat = imported.chat
+        self._chats.go_to(self._workspace.find(chat.id) or SessionModel(chat))
+
+
+def _path(text: str) -> Path:
+    """The path that was typed. Raises BadChatFile for the home of a user who is not known."""
+    try:
+        return Path(text).expanduser()
+    except RuntimeError as error:
+        raise BadChatFile(f"{text} names the home of a user who is not known.") from error
+
+
+def _told(report: ImportReport) -> str:
+    new = sum(imported.outcome == "new" for imported in report.chats)
+    grew = sum(imported.outcome == "grew" for imported in report.chats)
+    known = len(report.chats) - new - grew
+    parts = [f"Imported {'1 chat' if new == 1 else f'{grouped(new)} chats'}"]
+    parts += [f"{grouped(grew)} went on"] if grew else []
+    parts += [f"{grouped(known)} here already"] if known else []
+    text = ", ".join(parts)
+    if report.problems:
+        more = report.num_problems - 1
+        rest = f" and {grouped(more)} more" if more else ""
+        text += f". Not read: {visible(report.problems[0])}{rest}"
+    return text
