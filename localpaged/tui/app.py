@@ -60,7 +60,7 @@ class LocalPagedApp(App[None]):
     TITLE = "localpaged"
     ENABLE_COMMAND_PALETTE = False
     CSS_PATH: ClassVar = [
-        *("styles/app.tcss", "styles/dialogs.tcss", "styles/blocks.tcss"),
+        *("styles/app.tcss", "styles/tokens.tcss", "styles/dialogs.tcss", "styles/blocks.tcss"),
         *("styles/compare.tcss", "styles/history.tcss"),
         "styles/few_colours.tcss",
     ]
