@@ -44,6 +44,8 @@ class Question:
     # what comes before is not shown to the model
     is_view_start: bool = False
     siblings: Siblings | None = None
+    # the message's hash; empty for one that was just sent
+    key: str = field(default="", compare=False)
 
 
 @dataclass(slots=True)
@@ -315,6 +317,7 @@ def _entry(exchange: Exchange, view_hash: str | None) -> Entry | None:
         message.role == "system",
         is_view_start=is_view_start,
         siblings=exchange.siblings,
+        key=message.hash,
     )
 
 

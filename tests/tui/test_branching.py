@@ -359,6 +359,20 @@ async def test_hostile_text_is_edited_exactly():
             await shown.press("ctrl+f")
 
 
+async def test_a_message_that_waits_is_neither_edited_nor_forked_at():
+    engine = numbered()
+    with open_service(engine) as service:
+        async with stage(service, engine) as shown:
+            await shown.ask("running")
+            await shown.write("waiting")
+            await shown.press("enter")
+            for key, told in (("e", "waits for its turn"), ("f", "no place in the chat yet")):
+                await read(shown, "k", "k", key)
+                assert told in shown.text
+                await shown.press("enter")
+            await finish(shown)
+
+
 async def test_an_answer_of_an_older_history_without_its_turn_is_an_answer_still():
     engine = numbered()
     with open_service(engine) as service:

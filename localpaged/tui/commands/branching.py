@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from localpaged.chat.events import TurnEnded
 from localpaged.chat.service import ChatService
-from localpaged.errors import LocalPagedError
+from localpaged.chat.transcript import WAITING_PREFIX
 from localpaged.plain_text import visible
 from localpaged.store.rows import Exchange
 from localpaged.tui.commands.answers import AnswerCommands
@@ -46,6 +46,11 @@ class BranchCommands(CommandGroup):
     def _current(self) -> SessionModel:
         return self._workspace.current
 
+    @property
+    def _marked(self) -> int | None:
+        """The cursor counts while the transcript is in use."""
+        return self._transcript.marked_entry if self._transcript.has_focus else None
+
     def go(self, way: str, entry: int | None) -> None:
         """Go a way that the transcript offers."""
         match way:
@@ -64,40 +69,26 @@ class BranchCommands(CommandGroup):
         """Answer again, at the cursor of the transcript if that is in use."""
         self.regenerate(self._marked)
 
-    def edit_marked(self) -> None:
-        """Edit the message at the cursor, else the newest one."""
-        self.edit(self._marked)
-
-    def fork_marked(self) -> None:
-        """Fork at the message at the cursor, else at the end."""
-        self.fork(self._marked)
-
-    @property
-    def _marked(self) -> int | None:
-        """The cursor counts while the transcript is in use."""
-        return self._transcript.marked_entry if self._transcript.has_focus else None
-
     def regenerate(self, entry: int | None = None) -> None:
         """Have a question answered once more; the answer that is there stays as a version."""
         session = self._current
         index = _answer_at(session, entry)
         if index is None:
             self._app.tell("There is no answer to make anew yet.")
-            return
-        line = self._line(session, index)
-        if line is not None and self._try(lambda: self._answer_again(session, index, line)):
-            self._answered(session)
+        else:
+            self._try(lambda: self._answer_again(session, index))
 
-    def _answer_again(self, session: SessionModel, index: int, line: Exchange) -> None:
-        if line.turn is not None:
-            self._service.regenerate(line.turn.id, chat_id=session.id)
-            return
-        # nobody knows any more what made the answer: its question is asked once more
-        question = self._service.transcript(session.id)[index - 1]
-        if question.message is not None:
-            self._service.edit(session.id, question.key, question.message.text)
+    def _answer_again(self, session: SessionModel, index: int) -> None:
+        answer = session.entries[index]
+        if isinstance(answer, Answer) and answer.turn.id:
+            self._service.regenerate(answer.turn.id, chat_id=session.id)
+        else:
+            # nobody knows any more what made the answer: its question is asked once more
+            question = session.entries[index - 1]
+            self._service.edit(session.id, self._key(session, index - 1), question.text)
+        self._asked(session)
 
-    def _answered(self, session: SessionModel) -> None:
+    def _asked(self, session: SessionModel) -> None:
         self._workspace.refresh()
         self.reshow(session)
         self._transcript.follow()
@@ -105,24 +96,29 @@ class BranchCommands(CommandGroup):
 
     # another question
 
+    def edit_marked(self) -> None:
+        """Edit the message at the cursor, else the newest one."""
+        self.edit(self._marked)
+
     def edit(self, entry: int | None = None) -> None:
         """Load a message into the prompt; sent, it is a version of its own."""
         session = self._current
         index = _question_at(session, entry)
         if index is None:
             self._app.tell("There is no message of yours to edit yet.")
-            return
-        line = self._line(session, index)
-        if line is None or line.message is None:
-            return
-        if line.turn is not None or line.message.hash.startswith("waiting:"):
-            self._app.tell("The message waits for its turn; edit it when it is answered.")
+        else:
+            self._try(lambda: self._load_for_edit(session, index))
+
+    def _load_for_edit(self, session: SessionModel, index: int) -> None:
+        key = self._key(session, index)
+        if key.startswith(WAITING_PREFIX):
+            self._app.tell("The message waits for its turn; it can be edited after that.")
             return
         self._chats.keep_draft()
-        text = line.message.text
+        text = session.entries[index].text
         # what begins like a command was sent with a second slash
         shown = f"/{text}" if text.startswith("/") and "\n" not in text else text
-        session.editing = Editing(line.key, index, Draft(shown), text)
+        session.editing = Editing(key, index, Draft(shown), text)
         self._prompt.load(session.editing.draft)
         self._transcript.mark_entry(index)
         self._screen.set_focus(self._prompt)
@@ -155,8 +151,8 @@ class BranchCommands(CommandGroup):
         if not self._try(lambda: self._service.edit(session.id, editing.key, text)):
             return False
         session.editing = None
-        self._answered(session)
         self._prompt.load(session.draft)
+        self._try(lambda: self._asked(session))
         return True
 
     # versions
@@ -167,22 +163,21 @@ class BranchCommands(CommandGroup):
         index = _versioned_at(session, entry)
         if index is None:
             self._app.tell("There is no other version of this message.")
-            return
-        line = self._line(session, index)
-        if line is None:
-            return
-        try:
-            shown = self._service.show_sibling(session.id, line.key, step)
-        except LocalPagedError as error:
-            self._app.tell_error(error)
-            return
-        if shown is None:
+        else:
+            self._try(lambda: self._show_version(session, index, step))
+
+    def _show_version(self, session: SessionModel, index: int, step: int) -> None:
+        if self._service.show_sibling(session.id, self._key(session, index), step) is None:
             self._app.tell("This is the newest version." if step > 0 else "This is the first one.")
             return
         self._workspace.refresh()
         self.reshow(session, keep=index)
 
     # a chat of its own
+
+    def fork_marked(self) -> None:
+        """Fork at the message at the cursor, else at the end."""
+        self.fork(self._marked)
 
     def fork(self, entry: int | None = None) -> None:
         """Make a chat that begins with the messages up to one, and show it."""
@@ -191,16 +186,15 @@ class BranchCommands(CommandGroup):
             self._app.tell("There is nothing to fork yet.")
             return
         index = _fork_point(session) if entry is None else entry
-        line = self._line(session, index)
-        if line is None:
-            return
-        key = line.message.hash if line.message is not None else self._question_of(session, index)
-        try:
-            fork = self._service.fork(session.id, key)
-            self._workspace.refresh()
-        except LocalPagedError as error:
-            self._app.tell_error(error)
-            return
+        answer = session.entries[index]
+        if isinstance(answer, Answer) and answer.is_open:
+            # it has no message yet: fork at what it answers
+            index -= 1
+        self._try(lambda: self._fork(session, index))
+
+    def _fork(self, session: SessionModel, index: int) -> None:
+        fork = self._service.fork(session.id, self._key(session, index))
+        self._workspace.refresh()
         forked = self._workspace.find(fork.id)
         assert forked is not None, "a fork is listed at once"
         self._chats.go_to(forked)
@@ -208,10 +202,6 @@ class BranchCommands(CommandGroup):
         num = len(forked.entries)
         shared = "1 message" if num == 1 else f"{num} messages"
         self._app.tell(f"A fork of “{visible(session.title)}”: {shared} shared, no memory taken")
-
-    def _question_of(self, session: SessionModel, index: int) -> str:
-        """An open answer has no message: fork at what it answers."""
-        return self._service.transcript(session.id)[index - 1].key
 
     # the history and what is shown
 
@@ -246,29 +236,27 @@ class BranchCommands(CommandGroup):
     def follow_others(self) -> None:
         """Show what another program wrote in the current chat."""
         session = self._current
-        if self._workspace.is_changed_elsewhere():
-            following = self._transcript.is_following
-            top = self._transcript.top_entry
-            self.reshow(session, keep=None if following else top)
+        if not self._workspace.is_changed_elsewhere():
+            return
+        if _is_as_shown(self._service.transcript(session.id), session):
+            session.seen_tip = session.chat.tip_hash if session.chat is not None else None
+            return
+        top = None if self._transcript.is_following else self._transcript.top_entry
+        self.reshow(session, keep=top)
 
-    def _line(self, session: SessionModel, index: int) -> Exchange | None:
-        """The message as the history has it; None, and the chat anew, when it is not there."""
-        try:
-            lines = self._service.transcript(session.id)
-        except LocalPagedError as error:
-            self._app.tell_error(error)
-            return None
-        if index < len(lines) and _is_shown(lines[index], session.entries[index]):
-            return lines[index]
-        self.reshow(session)
-        self._app.tell("The chat was changed in another localpaged. This is how it is now.")
-        return None
-
-
-def _is_shown(line: Exchange, entry: Question | Answer) -> bool:
-    if isinstance(entry, Answer):
-        return line.turn is None or not entry.turn.id or line.turn.id == entry.turn.id
-    return line.message is not None and line.message.text == entry.text
+    def _key(self, session: SessionModel, index: int) -> str:
+        """What the service calls a line: its message's hash, the turn's id of an open answer."""
+        entry = session.entries[index]
+        if isinstance(entry, Question) and entry.key:
+            return entry.key
+        following = (e for e in session.entries[index:] if isinstance(e, Answer))
+        turn = next(following).turn
+        if turn.id:
+            # what the session knows of a turn is how it began
+            turn = self._service.history.store.turn(turn.id)
+        if isinstance(entry, Question):
+            return turn.parent_hash or f"{WAITING_PREFIX}{turn.id}"
+        return turn.tip_hash or turn.id
 
 
 def _answer_at(session: SessionModel, entry: int | None) -> int | None:
@@ -303,6 +291,17 @@ def _fork_point(session: SessionModel) -> int:
     """The end; before what is being answered, or waits to be."""
     answer = session.open_answer
     return len(session.entries) - 1 if answer is None else session.entries.index(answer)
+
+
+def _is_as_shown(lines: Sequence[Exchange], session: SessionModel) -> bool:
+    """Whether nothing was said since; only the newest line can have grown."""
+    if len(lines) != len(session.entries) or not lines:
+        return not lines and not session.entries
+    line, entry = lines[-1], session.entries[-1]
+    if isinstance(entry, Question) or line.turn is None:
+        return line.message is not None and line.message.text == entry.text
+    text = line.message.text if line.message is not None else line.turn.partial_text
+    return (line.turn.id, line.turn.status, text) == (entry.turn.id, entry.status, entry.text)
 
 
 def _num_versions(line: Exchange | Question | Answer) -> int:
