@@ -112,6 +112,11 @@ class Models:
         self._engine.load(model.name)
         return model.name
 
+    def is_ready(self, model: ChatModel) -> bool:
+        """Whether a model is loaded."""
+        name = "" if model.name == self.default_name else model.name
+        return self._is_ready.get(name, False)
+
     def load(self, choice: str) -> Future[ChatModel]:
         """Load a model; how it goes is told by events. Raises ModelNotFound."""
         opened = self.find(choice)

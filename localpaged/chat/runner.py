@@ -162,7 +162,9 @@ class TurnRunner:
             return
         if live.request_id is not None:
             self._engine.cancel(live.request_id)
-            return
+            if live.model is None or self._models.is_ready(live.model):
+                return
+            # The engine hears of it when the model is loaded, before it reads anything.
         self._end(live, Ending(TurnStatus.STOPPED))
         self._advance(live.turn.chat_id)
 
@@ -179,6 +181,8 @@ class TurnRunner:
         self._publisher.publish(TurnCacheReport(live.turn.chat_id, live.turn.id, report))
 
     def _request_ended(self, live: LiveTurn, event: FinishEvent | FailEvent) -> None:
+        if not live.turn.status.is_open:
+            return  # stopped while its model loaded
         if self._is_stopping and _is_engine_gone(event):
             # An engine that is closed while its model loads knows no other word for it.
             self._end(live, Ending(TurnStatus.STOPPED))
