@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import pytest
+from rich.style import Style
+from textual.style import Style as TextualStyle
 
 from localpaged.engine.inspection import BlockState
 from localpaged.errors import LocalPagedError
 from localpaged.tui.glyphs import ASCII
+from localpaged.tui.memory.palette import Palette, rich_colour, textual_colour
+from localpaged.tui.memory.views import ChatColours, View, picture
 from localpaged.tui.screens.blocks import BlocksScreen
+from localpaged.tui.theme import ANSI, LIGHT, PLAIN
 from testkit.fake_model import piece_id
 from testkit.screens import LARGE, SMALL, open_service, stage
 from testkit.scripted_engine import ScriptedEngine
@@ -262,6 +267,28 @@ async def test_hostile_titles_and_texts_stay_text(size):
                 assert not set("\x1b\u202e\u200b") & set(shown.text)
                 assert "[b]$x[/b]" in shown.text
                 await shown.press("tab")
+
+
+def test_every_class_has_a_colour_in_every_palette():
+    seen = ScriptedEngine().inspect().result()
+    swatches = {s for view in View for s in picture(seen, view, ChatColours(), str).swatches}
+    for palette in Palette:
+        for paint in ("cursor", *(swatch.paint for swatch in swatches)):
+            Style(color=rich_colour(paint, palette))
+            TextualStyle.parse(textual_colour(paint, palette))
+
+
+@pytest.mark.parametrize("theme", [LIGHT, ANSI, PLAIN])
+async def test_the_map_follows_the_theme(theme):
+    engine = ScriptedEngine(total_blocks=64)
+    with open_service(engine) as service:
+        fill(service, engine)
+        async with stage(service, engine, size=LARGE) as shown:
+            screen = await open_blocks(shown)
+            shown.app.theme = theme
+            await look(shown)
+            await shown.press("m")
+            assert "cached" in shown.text and screen.block_map.num_painted
 
 
 async def test_a_block_in_use_tells_who_holds_it():

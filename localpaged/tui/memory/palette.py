@@ -1,6 +1,21 @@
-"""The colours of the block map, for a dark and a light ground."""
+"""The colours of the block map: on a dark ground, on a light one, and the terminal's own."""
 
 from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from textual.theme import Theme
+
+
+class Palette(Enum):
+    """Which set of colours goes with the theme."""
+
+    DARK = "dark"
+    LIGHT = "light"
+    ANSI = "ansi"
+
 
 _DARK = {
     "free": "#1f242d",
@@ -46,8 +61,44 @@ _LIGHT = {
     "chat7": "#a8358a",
     "cursor": "#000000",
 }
+_ANSI = {
+    "free": "bright_black",
+    "held": "bright_blue",
+    "cached": "cyan",
+    "pinned": "yellow",
+    "several": "white",
+    "other": "bright_black",
+    "heat0": "blue",
+    "heat1": "cyan",
+    "heat2": "green",
+    "heat3": "yellow",
+    "heat4": "red",
+    "chat0": "bright_blue",
+    "chat1": "yellow",
+    "chat2": "green",
+    "chat3": "magenta",
+    "chat4": "red",
+    "chat5": "cyan",
+    "chat6": "bright_yellow",
+    "chat7": "bright_magenta",
+    "cursor": "bright_white",
+}
+_COLOURS = {Palette.DARK: _DARK, Palette.LIGHT: _LIGHT, Palette.ANSI: _ANSI}
 
 
-def colour_of(paint: str, *, is_dark: bool) -> str:
-    """Return the colour of a class, as #rrggbb."""
-    return (_DARK if is_dark else _LIGHT)[paint]
+def palette_of(theme: Theme) -> Palette:
+    """Return the set of colours that goes with a theme."""
+    if theme.ansi:
+        return Palette.ANSI
+    return Palette.DARK if theme.dark else Palette.LIGHT
+
+
+def rich_colour(paint: str, palette: Palette) -> str:
+    """Return the colour of a class as Rich names it."""
+    return _COLOURS[palette][paint]
+
+
+def textual_colour(paint: str, palette: Palette) -> str:
+    """Return the colour of a class as Textual names it."""
+    colour = _COLOURS[palette][paint]
+    return f"ansi_{colour}" if palette is Palette.ANSI else colour

@@ -20,6 +20,7 @@ from localpaged.tui.memory.details import block_lines, branch_lines, group_line
 from localpaged.tui.memory.headlines import head_runs, total_runs
 from localpaged.tui.memory.hints import hint_runs, nothing_runs, tab_runs
 from localpaged.tui.memory.look import MemoryLook
+from localpaged.tui.memory.palette import palette_of
 from localpaged.tui.memory.tree_rows import TreeRow
 from localpaged.tui.memory.views import View
 from localpaged.tui.paint import content_of
@@ -129,10 +130,10 @@ class BlocksScreen(Screen[str | None]):
         is_wide = self.has_class("-wide")
         self._top.set(*head_runs(look.seen, glyphs, is_wide=is_wide))
         self._tabs.set(*tab_runs(is_tree=self.has_class("-tree"), glyphs=glyphs))
-        is_dark = self.app.current_theme.dark
+        palette = palette_of(self.app.current_theme)
         picture = look.picture(self._view)
-        self.block_map.show(picture, is_dark=is_dark)
-        self._legend.show(picture, self._view, is_dark=is_dark)
+        self.block_map.show(picture, palette)
+        self._legend.show(picture, self._view, palette)
         self.prefix_tree.show(look.rows, look.label_of)
         self._total.set(total_runs(look.seen, look.snapshot, glyphs, is_wide=is_wide))
         self._hints.set(hint_runs(self._view, has_models=len(look.models) > 1))

@@ -14,7 +14,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from localpaged.tui.memory.map_layout import MapLayout, layout_of
-from localpaged.tui.memory.palette import colour_of
+from localpaged.tui.memory.palette import Palette, rich_colour
 from localpaged.tui.memory.views import FREE, STATES, Picture, grouped_classes
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class BlockMap(Widget, can_focus=True):
         self._layout = MapLayout(columns=1, halves=1, per_cell=1)
         self._cells = b""
         self._cursor = 0
-        self._is_dark = True
+        self._palette = Palette.DARK
         self._styles: dict[tuple[int, int], Style] = {}
         self._painted: dict[int, LineKey] = {}
         self.num_painted = 0
@@ -72,13 +72,13 @@ class BlockMap(Widget, can_focus=True):
         group = self._picture.classes[first : first + size]
         return first + next((i for i, class_ in enumerate(group) if class_ != FREE), 0)
 
-    def show(self, picture: Picture, *, is_dark: bool) -> None:
+    def show(self, picture: Picture, palette: Palette) -> None:
         """Draw this picture; lines that look as before cost nothing on the terminal."""
-        if is_dark != self._is_dark or picture.swatches != self._picture.swatches:
+        if palette != self._palette or picture.swatches != self._picture.swatches:
             self._styles.clear()
             self._painted.clear()
             self.refresh()
-        self._picture, self._is_dark = picture, is_dark
+        self._picture, self._palette = picture, palette
         self._arrange()
 
     def go_to(self, block: int) -> None:
@@ -137,7 +137,7 @@ class BlockMap(Widget, can_focus=True):
 
     @property
     def _label_style(self) -> Style:
-        return self.visual_style.rich_style + Style(color=colour_of("other", is_dark=self._is_dark))
+        return self.visual_style.rich_style + Style(color=rich_colour("other", self._palette))
 
     def _halves(self, upper: bytes, lower: bytes, cursor: int) -> list[Segment]:
         pairs = list(zip(upper, lower, strict=True))
@@ -177,7 +177,7 @@ class BlockMap(Widget, can_focus=True):
         if class_ == NOTHING:
             return Style.null()
         paint = "cursor" if class_ == CURSOR else self._picture.swatches[class_].paint
-        return Style(color=colour_of(paint, is_dark=self._is_dark))
+        return Style(color=rich_colour(paint, self._palette))
 
     # what the user does
 

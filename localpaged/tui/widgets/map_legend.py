@@ -8,7 +8,7 @@ from textual.widget import Widget
 
 from localpaged.plain_text import visible
 from localpaged.tui.markdown.line import Role
-from localpaged.tui.memory.palette import colour_of
+from localpaged.tui.memory.palette import Palette, textual_colour
 from localpaged.tui.memory.views import STATES, Picture, Swatch, View
 from localpaged.tui.theme import style_of
 
@@ -25,22 +25,22 @@ class MapLegend(Widget):
     def __init__(self, *, is_ascii: bool, id: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id)
         self._is_ascii = is_ascii
-        self._told: tuple[tuple[Swatch, ...], View, bool] = ((), View.CHAT, True)
+        self._told: tuple[tuple[Swatch, ...], View, Palette] = ((), View.CHAT, Palette.DARK)
 
-    def show(self, picture: Picture, view: View, *, is_dark: bool) -> None:
+    def show(self, picture: Picture, view: View, palette: Palette) -> None:
         """Tell these; the same again costs nothing."""
         present = set(picture.classes)
         swatches = tuple(
             swatch for place, swatch in enumerate(picture.swatches) if place in present
         )
-        told = swatches, view, is_dark
+        told = swatches, view, palette
         if told != self._told:
             self._told = told
             self.refresh()
 
     def render(self) -> Content:
         """The line at the current width."""
-        swatches, view, is_dark = self._told
+        swatches, view, palette = self._told
         text = f"by {view}  "
         spans = [Span(0, len(text), style_of(Role.DIM))]
         for swatch in swatches:
@@ -53,6 +53,6 @@ class MapLegend(Widget):
                 break
             start = len(text)
             text += item
-            spans.append(Span(start, start + 1, colour_of(swatch.paint, is_dark=is_dark)))
+            spans.append(Span(start, start + 1, textual_colour(swatch.paint, palette)))
             spans.append(Span(start + 1, len(text), style_of(Role.DIM)))
         return Content(text, spans)
