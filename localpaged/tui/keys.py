@@ -13,8 +13,9 @@ ANSWERS = "Answers"
 IN_LIST = "In the list of chats"
 IN_TRANSCRIPT = "In the transcript"
 MEMORY = "Memory"
+IN_BLOCKS = "In the blocks screen"
 APP = "Application"
-GROUPS = (WRITING, CHATS, ANSWERS, IN_LIST, IN_TRANSCRIPT, MEMORY, APP)
+GROUPS = (WRITING, CHATS, ANSWERS, IN_LIST, IN_TRANSCRIPT, MEMORY, IN_BLOCKS, APP)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +130,12 @@ ACTIONS = (
     Action("blocks", "KV memory, block by block", MEMORY, "F3", "f3", "blocks"),
     Action("pin", "Keep this chat in memory", MEMORY, "", slash="pin", argument="system"),
     Action("unpin", "Let this chat be evicted", MEMORY, "", slash="unpin"),
+    Action("blocks_part", "Map or prefix tree", IN_BLOCKS, "Tab"),
+    Action("blocks_view", "Colours: chat, refs, age, state", IN_BLOCKS, "m"),
+    Action("blocks_pin", "Pin the branch, or unpin it", IN_BLOCKS, "p"),
+    Action("blocks_evict", "Evict what nobody uses of it", IN_BLOCKS, "x"),
+    Action("blocks_chat", "Go to its chat", IN_BLOCKS, "Enter"),
+    Action("blocks_model", "Memory of the next model", IN_BLOCKS, "o"),
     Action("why", "Why was this not cached?", IN_TRANSCRIPT, "w", slash="why"),
     Action("palette", "All commands", APP, "^P", "ctrl+p", "commands", footer="commands"),
     Action("help", "Help", APP, "F1", "f1", "help", footer="help"),
