@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from localpaged.chat.live import LiveTurn, LiveTurns
-from localpaged.chat.models import Models
+from localpaged.chat.models import Models, name_of
 from localpaged.chat.runner import TurnRunner
 from localpaged.chat.sampling import to_options, with_seed
 from localpaged.chat.sampling_options import pack_overrides, unpack_overrides, with_overrides
@@ -318,7 +318,7 @@ def _title(prompt: str, specs: Sequence[BranchSpec], number: int) -> str:
     """Tell the branches apart where they are listed beside each other."""
     own = [spec for spec in specs[: number + 1] if spec.model == specs[number].model]
     has_models = len({spec.model for spec in specs}) > 1
-    name = specs[number].model.rpartition("/")[2] if has_models else ""
+    name = name_of(specs[number].model) if has_models else ""
     place = str(len(own)) if len(specs) > len({spec.model for spec in specs}) else ""
     mark = " ".join(part for part in (name, place) if part)
     return f"{auto_title(prompt)} · {mark}" if mark else auto_title(prompt)

@@ -35,6 +35,11 @@ class ModelChoice:
     is_default: bool = False
 
 
+def name_of(choice: str) -> str:
+    """Return what the model is called that a chat chose by its name or path; "" stays ""."""
+    return choice.rpartition("/")[2].removesuffix(".gguf")
+
+
 class ModelShelf(Protocol):
     """The models of this machine. Any thread; nothing waits for more than a look into a folder."""
 

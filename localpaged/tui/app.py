@@ -209,7 +209,7 @@ class LocalPagedApp(App[None]):
             for missing in changes.missing:
                 self.tell(f"{missing.chosen} is not here any more; {missing.default} answers.")
             snapshot = self.service.snapshot()
-            is_moving = self.chat.flush(snapshot, changes)
+            is_moving = self.chat.flush(self.service.snapshot(self.workspace.chosen_model), changes)
             self.awaited.take()
             # one that is still being put together draws all there is when it stands
             if self.screen.is_mounted and isinstance(self.screen, LiveScreen):

@@ -25,14 +25,17 @@ LOAD_BAR_CELLS = 16
 CONTEXT_WARNING, CONTEXT_ALARM = 0.75, 0.90
 
 
-def model_runs(engine: EngineStatus, glyphs: Glyphs) -> list[Run]:
-    """The product and the model that answers."""
+def model_runs(engine: EngineStatus, glyphs: Glyphs, *, chosen: str = "") -> list[Run]:
+    """The product and the model that answers: the chosen one, else the default."""
     runs = [Run(PRODUCT, Role.ACCENT, STRONG)]
     if engine.failure is not None:
         return [*runs, Run("  no model", Role.ERROR)]
     if engine.ready is None:
         return [*runs, Run("  loading the model", Role.DIM)]
-    ready = engine.ready
+    ready = engine.ready_of(chosen)
+    if chosen and ready is engine.ready and chosen != engine.ready.model_name:
+        return [*runs, Run(f"  {visible(chosen)}", Role.TEXT), Run("  not loaded yet", Role.FAINT)]
+    assert ready is not None, "the default model is there"
     details = f" {glyphs.dot} ".join(visible(part) for part in (ready.device, ready.dtype) if part)
     return [
         *runs,
@@ -42,10 +45,15 @@ def model_runs(engine: EngineStatus, glyphs: Glyphs) -> list[Run]:
 
 
 def top_runs(
-    engine: EngineStatus, snapshot: EngineSnapshot, glyphs: Glyphs, cells: int
+    engine: EngineStatus,
+    snapshot: EngineSnapshot,
+    glyphs: Glyphs,
+    cells: int,
+    *,
+    chosen: str = "",
 ) -> tuple[list[Run], list[Run]]:
-    """The top line: model at the left, KV pool at the right."""
-    left = model_runs(engine, glyphs)
+    """The top line: model at the left, its KV pool at the right."""
+    left = model_runs(engine, glyphs, chosen=chosen)
     if engine.ready is None or engine.failure is not None:
         return left, []
     # the model's name may shrink to make room for the pool, but not away

@@ -21,6 +21,7 @@ from localpaged.chat.events import (
     TurnPrefill,
     TurnText,
 )
+from localpaged.chat.models import name_of
 from localpaged.engine.events import LoadEvent, ReadyEvent
 from localpaged.errors import LocalPagedError
 from localpaged.store.rows import Chat
@@ -118,6 +119,12 @@ class Workspace:
         """Stop feeding it, unless it runs: then it is still told of as running."""
         if not session.state.is_running:
             self._watched.pop(session.id, None)
+
+    @property
+    def chosen_model(self) -> str:
+        """The model that the current chat chose, as the engine calls it; "" is the default."""
+        chat = self.current.chat
+        return "" if chat is None else name_of(chat.model)
 
     def find(self, chat_id: str) -> SessionModel | None:
         """The chat of that id, listed or shown."""

@@ -65,7 +65,7 @@ async def finish(shown: Stage, screen: CompareScreen) -> None:
 
 def heads(screen: CompareScreen) -> list[str]:
     lines = screen.query(".pane-head").results(StatusLine)
-    return [" ".join(line.plain.split()) for line in lines]
+    return [" ".join(line.plain.lstrip("› ").split()) for line in lines]
 
 
 def texts(screen: CompareScreen) -> list[str]:

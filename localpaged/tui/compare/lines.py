@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
+from localpaged.chat.models import name_of as model_name_of
 from localpaged.engine.events import FinishReason
 from localpaged.engine.params import BLOCK_SIZE_TOKENS
 from localpaged.plain_text import visible
@@ -65,7 +66,7 @@ def name_of(pane: Pane, place: int, model: CompareModel, engine: EngineStatus) -
     """What a pane is called: its model, or its number while nobody is to know."""
     if model.compare.is_blind:
         return f"answer {place + 1}"
-    chosen = pane.chat.model.rpartition("/")[2]
+    chosen = model_name_of(pane.chat.model)
     default = engine.ready.model_name if engine.ready is not None else "the default model"
     return visible(chosen or default)
 
@@ -81,7 +82,9 @@ def pane_head_runs(
 ) -> tuple[list[Run], list[Run]]:
     """The number and name of a pane, what it samples with; whether it is kept or voted for."""
     role = Role.ACCENT if is_selected else Role.DIM
+    # what is selected must be seen without colours, too
     left = [
+        Run(glyphs.current if is_selected and len(model.panes) > 1 else " ", role, STRONG),
         Run(f"{place + 1} ", role, STRONG),
         Run(name_of(pane, place, model, engine), Role.USER if is_selected else Role.TEXT),
     ]
@@ -136,7 +139,7 @@ def pane_state_runs(
 
 
 def _queued(pane: Pane, engine: EngineStatus, glyphs: Glyphs, moment: Moment) -> list[Run]:
-    stage = engine.stages.get(pane.chat.model.rpartition("/")[2])
+    stage = engine.stages.get(model_name_of(pane.chat.model))
     if stage is None and engine.ready is None:
         stage = engine.stage
     if stage is None:

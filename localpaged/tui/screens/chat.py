@@ -133,7 +133,8 @@ class ChatScreen(Screen[None]):
         workspace, glyphs, moment = self.workspace, self.glyphs, self.moment
         engine, current = workspace.engine, workspace.current
         cells = self._top.content_size.width
-        self._top.set(*chrome.top_runs(engine, self._snapshot, glyphs, cells))
+        chosen = workspace.chosen_model
+        self._top.set(*chrome.top_runs(engine, self._snapshot, glyphs, cells, chosen=chosen))
         listed = workspace.listed
         position = None
         if not self.sidebar.display:
