@@ -92,7 +92,7 @@ class Sidebar(ScrollView, can_focus=True):
     ) -> None:
         """Draw these chats; rows that look as before cost nothing on the terminal.
 
-        `costs` has, by chat, the KV blocks of those that are in the engine's memory by name.
+        `costs` has the KV blocks of the chats that the engine works for, by id.
         """
         self._costs = costs
         selected = self._rows[self._cursor].session if self._cursor < len(self._rows) else None
