@@ -141,6 +141,10 @@ class ChatService:
         """Every chat, the latest used first, deleted ones left out."""
         return self._store.chats()
 
+    def recent_questions(self, *, limit: int = 100) -> Sequence[str]:
+        """What was asked in any chat, each text once, the latest last; reads the disk."""
+        return self._store.recent_questions(limit=limit)
+
     def history_version(self) -> int:
         """A number that changes when this or another program saved something; same thread only."""
         return self._store.data_version()

@@ -26,6 +26,7 @@ from localpaged.store.lineage import Lineage, read_lineage
 from localpaged.store.locks import RunLock
 from localpaged.store.overlay import Overlay
 from localpaged.store.prompts import select_prompts, sequence_of
+from localpaged.store.questions import recent_questions
 from localpaged.store.records import select_chats, select_turns
 from localpaged.store.recovery import start_run
 from localpaged.store.rows import Chat, Compare, Message, SentPrompt, Turn
@@ -157,6 +158,10 @@ class Store:
         if compare_id not in found:
             raise NotInHistory(f"There is no compare {compare_id}.")
         return found[compare_id]
+
+    def recent_questions(self, *, limit: int) -> Sequence[str]:
+        """Return what was asked in any chat, each text once, the latest last."""
+        return self._read(lambda db, _: recent_questions(db, limit=limit))
 
     def data_version(self) -> int:
         """A number that changes when something was saved, by this program or another.

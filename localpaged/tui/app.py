@@ -184,9 +184,16 @@ class LocalPagedApp(App[None]):
         # keys that came before are for this chat: not for a prompt that it replaces
         self.run_worker(self.typist.run(), name="typist", exit_on_error=True)
         self.run_worker(self._note_unopened(), name="states of older chats")
+        self.run_worker(self._remember_questions(), name="earlier questions")
         if not self.is_headless:
             # what is alive now stays: the collector need not look at it again
             gc.freeze()
+
+    async def _remember_questions(self) -> None:
+        try:
+            self.chat.prompt.remember(await asyncio.to_thread(self.service.recent_questions))
+        except LocalPagedError as error:
+            self.tell_error(error)
 
     async def _note_unopened(self) -> None:
         try:

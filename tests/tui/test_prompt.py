@@ -123,6 +123,30 @@ async def test_up_and_down_recall_what_was_sent_and_the_draft():
             assert shown.prompt.text == "draft"
 
 
+async def test_up_recalls_what_was_sent_in_other_chats_and_before_a_restart():
+    engine = ScriptedEngine(lambda request: ("ok",))
+    with open_service(engine) as service:
+        async with stage(service, engine) as shown:
+            for text in ("first", "twice", "[red]\x1bx", "twice"):
+                await shown.ask(text)
+                await shown.answer()
+            await shown.press("ctrl+n", "up")
+            assert shown.prompt.text == "twice"
+            deleted = service.new_chat()
+            service.send(deleted.id, "of a deleted chat")
+            await shown.answer()
+            service.delete(deleted.id)
+    with open_service(ScriptedEngine()) as service:
+        async with stage(service, ScriptedEngine(), is_loaded=False) as shown:
+            await shown.until(lambda: bool(shown.prompt._sent))
+            await shown.press("up")
+            assert shown.prompt.text == "twice"
+            await shown.press("up")
+            assert shown.prompt.draft.full == "[red]\x1bx"
+            await shown.press("up", "up")
+            assert shown.prompt.text == "first"
+
+
 async def test_up_moves_in_a_text_of_several_lines_first():
     engine = ScriptedEngine()
     with open_service(engine) as service:

@@ -20,7 +20,6 @@ from localpaged.tui.fork_tree import costs_of
 from localpaged.tui.glyphs import Glyphs
 from localpaged.tui.keys import ACTIONS
 from localpaged.tui.paint import content_of
-from localpaged.tui.session import Question
 from localpaged.tui.transcript.status import Moment
 from localpaged.tui.widgets.document_view import MAX_COLUMN_CELLS
 from localpaged.tui.widgets.prompt import Prompt
@@ -124,7 +123,6 @@ class ChatScreen(Screen[None]):
         self.transcript.show(session, self.moment)
         prompt = self.prompt
         prompt.load(session.draft if session.editing is None else session.editing.draft)
-        prompt.remember([e.text for e in session.entries if isinstance(e, Question)])
         self._show_failure()
         self.redraw()
 

@@ -6,7 +6,7 @@ held aside and stands in the prompt as a label such as `[pasted 312 lines]`, as 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from textual.message import Message
@@ -94,14 +94,18 @@ class Prompt(TextBox):
         for label, pasted in pastes.items():
             self._ask_price(label, pasted)
 
-    def remember(self, sent: list[str]) -> None:
-        """Set what Up recalls, oldest first."""
-        self._sent = sent[-HISTORY_MESSAGES:]
-        self._recalled = None
+    def remember(self, earlier: Sequence[str]) -> None:
+        """Have Up recall these as well, oldest first, before what was sent since."""
+        before = [text for text in earlier if text not in self._sent]
+        self._sent = before + self._sent
+        if self._recalled is not None:
+            self._recalled += len(before)
 
     def add_sent(self, text: str) -> None:
-        """Up recalls this message too."""
-        self.remember([*self._sent, text])
+        """Up recalls this message first."""
+        self._sent = [*(earlier for earlier in self._sent if earlier != text), text]
+        del self._sent[:-HISTORY_MESSAGES]
+        self._recalled = None
 
     def give_back(self, draft: Draft) -> None:
         """Show again what could not be sent, before what was typed since."""
