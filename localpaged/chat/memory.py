@@ -118,7 +118,10 @@ class ChatMemory:
             else:
                 asked.add_done_callback(lambda done: _end(answer, done.result))
 
-        self._run_soon(begin)
+        try:
+            self._run_soon(begin)
+        except LocalPagedError as error:
+            answer.set_exception(error)
         return answer
 
 

@@ -117,7 +117,9 @@ class TurnRunner:
         self._inbox.put(partial(self._fail_all, error))
 
     def run_soon(self, command: Command) -> None:
-        """Run what may take long, after what was asked for before it."""
+        """Run what may take long, after what was asked for before. Raises ChatError at the end."""
+        if not self._thread.is_alive():
+            raise ChatError("The chats are closed.")
         self._inbox.put(command)
 
     def close(self) -> None:
