@@ -26,7 +26,7 @@ from localpaged.store.rows import Chat, Message, Turn, TurnStatus
 from localpaged.store.store import Store, new_id
 from localpaged.store.text import storable
 from localpaged.store.tree import make_message
-from localpaged.store.writes import Write, change_chat
+from localpaged.store.writes import ChatColumns, Write, change_chat
 
 RUNNING = "The answer is still running."
 STOP_FIRST = "Stop it, or wait for its end."
@@ -168,13 +168,14 @@ class Branching:
             created_at=time.time(),
             options=to_options(sampling),
         )
-        change = change_chat(chat.id, updated_at=turn.created_at)
+        # a chat that is written in is listed again
+        columns = ChatColumns(updated_at=turn.created_at, archived_at=None)
         if running is None:
-            change = change_chat(chat.id, updated_at=turn.created_at, tip_hash=parent_hash)
+            columns["tip_hash"] = parent_hash
         live = LiveTurn(turn, sampling, is_foreground=True)
         write = Write(
             messages=() if question is None else (question,),
-            chat_changes=(change,),
+            chat_changes=(change_chat(chat.id, **columns),),
             turns=(turn,),
             claimed_chat=chat.id,
         )

@@ -430,3 +430,12 @@ def test_the_same_answer_again_brings_back_what_followed_it(talk: Talk):
     assert talk.texts() == ["q1", "same", "q2", "same"]
     assert talk.versions() == ["-"] * 4
     talk.service.close()
+
+
+def test_an_archived_chat_that_is_gone_back_in_is_listed_again(talk: Talk):
+    turn = talk.say("q")
+    talk.service.history.archive(talk.id)
+    assert talk.service.chats() == []
+    talk.finish(talk.service.regenerate(turn.id))
+    assert [chat.id for chat in talk.service.chats()] == [talk.id]
+    talk.service.close()
