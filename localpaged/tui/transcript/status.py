@@ -55,9 +55,7 @@ def status_runs(
     return [*version, *_state_runs(answer, glyphs, moment, cells=cells)]
 
 
-def _state_runs(
-    answer: Answer, glyphs: Glyphs, moment: Moment, *, cells: int | None
-) -> list[Run]:
+def _state_runs(answer: Answer, glyphs: Glyphs, moment: Moment, *, cells: int | None) -> list[Run]:
     if answer.is_open and answer.is_stopping:
         return _stopping(answer, glyphs, moment)
     match answer.status:
