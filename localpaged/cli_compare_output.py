@@ -22,7 +22,7 @@ from localpaged.plain_text import visible
 from localpaged.store.rows import Turn, TurnStatus
 
 MIN_COLUMN_CELLS = 40
-GAP = " │ "
+GAP_CELLS = 3
 
 
 @dataclass(slots=True)
@@ -93,7 +93,7 @@ class TextOutput:
         """See Output."""
         self._status.show("")
         width = shutil.get_terminal_size().columns
-        per_row = (width + len(GAP)) // (MIN_COLUMN_CELLS + len(GAP))
+        per_row = (width + GAP_CELLS) // (MIN_COLUMN_CELLS + GAP_CELLS)
         if self._may_use_columns and per_row > 1 and len(answers) > 1:
             for start in range(0, len(answers), per_row):
                 _print_columns(answers[start : start + per_row], width)
@@ -215,17 +215,19 @@ def _print_columns(answers: Sequence[Compared], width: int) -> None:
     from localpaged.tui.markdown.wrap import wrap_runs
     from localpaged.tui.paint import cells_of
 
-    cells = (width - len(GAP) * (len(answers) - 1)) // len(answers)
+    is_unicode = sys.stdout.encoding.lower().startswith("utf")
+    gap, rule = (" │ ", "─") if is_unicode else (" | ", "-")
+    cells = (width - GAP_CELLS * (len(answers) - 1)) // len(answers)
     columns = []
     for answer in answers:
         note = _note(answer)
         shown = visible(answer.text, multiline=True).strip("\n").expandtabs(4)
-        texts = [visible(answer.heading), "─" * cells, shown, *([f"-- {note}"] if note else [])]
+        texts = [visible(answer.heading), rule * cells, shown, *([f"-- {note}"] if note else [])]
         lines = [line for text in texts for line in wrap_runs([Run(text)], cells)]
         columns.append([line.plain for line in lines])
     for row in zip_longest(*columns, fillvalue=""):
         padded = [text + " " * (cells - cells_of([Run(text)])) for text in row]
-        print(GAP.join(padded).rstrip())
+        print(gap.join(padded).rstrip())
     print()
 
 

@@ -179,6 +179,24 @@ def test_ctrl_c_ends_all_answers_and_keeps_their_texts(listed_home):
     store.close()
 
 
+def test_a_kill_keeps_the_texts_and_the_compare_is_found_again(listed_home):
+    line = {"streams": {"stdin": subprocess.DEVNULL}, "script": ["word "], "times": 20_000}
+    with start("compare", "Tell me.", **line) as process:
+        deadline = time.monotonic() + TIMEOUT_S
+        while _num_texts() < 2:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        process.kill()
+    store = Store.open()
+    (compare,) = store.compares()
+    assert (compare.prompt, len(compare.chat_ids)) == ("Tell me.", 2)
+    for chat_id in compare.chat_ids:
+        conversation = store.conversation(chat_id)
+        assert {turn.status for turn in conversation.turns} == {TurnStatus.INTERRUPTED}
+        assert conversation.messages[-1].text.startswith("word word")
+    store.close()
+
+
 def _num_texts() -> int:
     if not paths.database_file().exists():
         return 0

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from localpaged.engine.params import Request
+from localpaged.errors import StepFailed
 from localpaged.store.rows import TurnStatus
 from localpaged.tui.screens.compare import CompareScreen
 from localpaged.tui.screens.compare_dialogs import PageScreen
@@ -16,7 +17,7 @@ from localpaged.tui.widgets.status_line import StatusLine
 from testkit.fake_model import read_prompt
 from testkit.fake_shelf import FakeShelf
 from testkit.screens import LARGE, SMALL, Stage, open_service, stage
-from testkit.scripted_engine import ScriptedEngine
+from testkit.scripted_engine import Answer, ScriptedEngine
 
 SIZES = pytest.mark.parametrize("size", [SMALL, LARGE], ids=["80x24", "140x40"])
 HOSTILE = "[b]x[/b] \x1b[31mred\x1b[0m \x1b]52;c;aGk=\x07 a\u202eb\u200bc \udcff \x9b5n end"
@@ -32,7 +33,7 @@ async def comparing(
     command: str,
     *,
     size: tuple[int, int] = LARGE,
-    script: Callable[[Request], list[str]] = by_seed,
+    script: Callable[[Request], Answer | list[str]] = by_seed,
     before: str = "",
     **options,
 ) -> AsyncIterator[tuple[Stage, CompareScreen]]:
@@ -310,6 +311,27 @@ async def test_what_cannot_be_asked_is_told_and_stays_in_the_prompt():
             await shown.press("enter")
             await shown.until_shown("no compare yet")
             assert service.chats() == []
+
+
+@SIZES
+async def test_an_answer_that_fails_tells_why_in_its_pane_and_can_be_asked_for_again(size):
+    def script(request: Request) -> Answer | list[str]:
+        if request.model:
+            return Answer(("Half",), error=StepFailed("The [step] failed.", hint="Try again."))
+        return by_seed(request)
+
+    async with comparing("/compare m=fake-model,other Sky?", size=size, script=script) as (
+        shown,
+        screen,
+    ):
+        await finish(shown, screen)
+        assert "Half" in shown.text and "The [step] failed." in shown.text
+        assert "! failed" in shown.text
+        assert texts(screen)[0].endswith("default-11 ")
+        await shown.press("2", "r")
+        await submitted(shown, 3)
+        await finish(shown, screen)
+        assert shown.text.count("! failed") == 1
 
 
 async def test_every_key_is_told_and_answers_are_copied():
