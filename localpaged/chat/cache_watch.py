@@ -12,7 +12,8 @@ from localpaged.chat.view import sent
 from localpaged.engine.events import PrefillEvent, ReadyEvent
 from localpaged.prompt import ChatModel
 from localpaged.store.rows import SentPrompt, Turn
-from localpaged.store.store import SentSequence, Store
+from localpaged.store.sent import SentSequence
+from localpaged.store.store import Store
 from localpaged.store.token_ids import ID_BYTES, pack, unpack
 
 REMEMBERED_CHATS = 64

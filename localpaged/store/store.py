@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from json import dumps
@@ -25,14 +25,14 @@ from localpaged.store.failures import explained
 from localpaged.store.lineage import Lineage, read_lineage
 from localpaged.store.locks import RunLock
 from localpaged.store.overlay import Overlay
-from localpaged.store.prompts import select_prompts, sequence_of
 from localpaged.store.questions import recent_questions
 from localpaged.store.records import select_chats, select_turns
 from localpaged.store.recovery import start_run
-from localpaged.store.rows import Chat, Compare, Message, SentPrompt, Turn
+from localpaged.store.rows import Chat, Compare, Message, Turn
 from localpaged.store.scope import DELETED_KEPT_S, ChatScope
 from localpaged.store.search import SearchResult, search
 from localpaged.store.search_index import IndexPending, num_pending
+from localpaged.store.sent import SentSequence, read_last_sent, read_sent
 from localpaged.store.whole_chat import WholeChat, read_whole
 from localpaged.store.writer import StoreWriter
 from localpaged.store.writes import EndRun, Operation, Purge, Write
@@ -59,15 +59,6 @@ class Conversation:
     chat: Chat
     messages: Sequence[Message]
     turns: Sequence[Turn]
-
-
-@dataclass(frozen=True, slots=True)
-class SentSequence:
-    """A turn, what the engine read for it, and all ids of prompt and answer (packed)."""
-
-    turn: Turn
-    prompt: SentPrompt
-    ids: bytes
 
 
 def new_id() -> str:
@@ -242,34 +233,13 @@ class Store:
     def last_sent(self, chat_id: str) -> SentSequence | None:
         """Return what the engine read and wrote for a chat last; for a fork that has no answer of
         its own yet, for the chat it came from. None when that is not known."""
-
-        def read(db: Database, overlay: Overlay) -> SentSequence | None:
-            chat: Chat | None = _chat(db, overlay, chat_id)
-            while chat is not None:
-                saved = select_turns(db, "turns.chat_id = ?", [chat.id])
-                turns = {t.id: t for t in overlay.turns(saved).values() if t.chat_id == chat.id}
-                prompts = overlay.prompts(select_prompts(db, chat.id))
-                own = [turn for turn in turns.values() if turn.id in prompts]
-                if own:
-                    return _sent_sequence(max(own, key=_age), prompts, turns)
-                chat = _origin(db, overlay, chat)
-            return None
-
-        return self._read(read)
+        return self._read(
+            lambda db, overlay: read_last_sent(db, overlay, _chat(db, overlay, chat_id))
+        )
 
     def sent(self, turn_id: str) -> SentSequence | None:
         """Return what the engine read and wrote for a turn; None when that is not known."""
-
-        def read(db: Database, overlay: Overlay) -> SentSequence | None:
-            found = overlay.turns(select_turns(db, "turns.id = ?", [turn_id])).get(turn_id)
-            if found is None:
-                return None
-            saved = select_turns(db, "turns.chat_id = ?", [found.chat_id])
-            prompts = overlay.prompts(select_prompts(db, found.chat_id))
-            is_known = turn_id in prompts
-            return _sent_sequence(found, prompts, overlay.turns(saved)) if is_known else None
-
-        return self._read(read)
+        return self._read(lambda db, overlay: read_sent(db, overlay, turn_id))
 
     def whole_chat(self, chat_id: str) -> WholeChat:
         """Return a chat with all its branches and turns, at one moment. Raises NotInHistory."""
@@ -382,24 +352,6 @@ def _turns(
         if turn.tip_hash in tips or (turn.tip_hash is None and turn.chat_id == chat_id)
     ]
     return sorted(found, key=lambda turn: (turn.chat_id == chat_id, turn.created_at, turn.id))
-
-
-def _origin(db: Database, overlay: Overlay, chat: Chat) -> Chat | None:
-    if chat.forked_from is None:
-        return None
-    found = overlay.chats(select_chats(db, "id = ?", [chat.forked_from]))
-    return next((origin for origin in found if origin.id == chat.forked_from), None)
-
-
-def _sent_sequence(
-    turn: Turn, prompts: Mapping[str, SentPrompt], turns: Mapping[str, Turn]
-) -> SentSequence | None:
-    ids = sequence_of(turn.id, prompts, turns)
-    return None if ids is None else SentSequence(turn, prompts[turn.id], ids)
-
-
-def _age(turn: Turn) -> tuple[float, str]:
-    return turn.created_at, turn.id
 
 
 def _path(db: Database, overlay: Overlay, tip_hash: str | None) -> Sequence[Message]:
