@@ -171,7 +171,7 @@ def test_ctrl_c_ends_all_answers_and_keeps_their_texts(listed_home):
     assert process.returncode == 130
     branches = json.loads(out)["branches"]
     assert {branch["status"] for branch in branches} == {"stopped"}
-    assert all(branch["text"].startswith("word word") for branch in branches)
+    assert all(branch["text"].startswith("word ") for branch in branches)
     store = Store.open()
     for branch in branches:
         assert store.turn(branch["turn_id"]).status is TurnStatus.STOPPED
@@ -193,7 +193,7 @@ def test_a_kill_keeps_the_texts_and_the_compare_is_found_again(listed_home):
     for chat_id in compare.chat_ids:
         conversation = store.conversation(chat_id)
         assert {turn.status for turn in conversation.turns} == {TurnStatus.INTERRUPTED}
-        assert conversation.messages[-1].text.startswith("word word")
+        assert conversation.messages[-1].text.startswith("word ")
     store.close()
 
 
