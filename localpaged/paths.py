@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from pathlib import Path
@@ -57,13 +58,20 @@ def log_file() -> Path:
     return state_dir() / "localpaged.log"
 
 
+def log_hint() -> str:
+    """Where to read more about what went wrong and was logged."""
+    return f"Details are in {log_file()}."
+
+
 def ensure_private_dir(folder: Path) -> Path:
     """Make `folder` and its missing parents owner-only, repair `folder` if it is loose; return it.
 
-    For folders of our own: never call it on one that others may share.
+    For folders of our own: never call it on one that others may share. Raises OSError.
     """
     for missing in reversed([part for part in (folder, *folder.parents) if not part.exists()]):
         missing.mkdir(mode=0o700, exist_ok=True)
+    if not folder.is_dir():
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(folder))
     if stat.S_IMODE(folder.stat().st_mode) & 0o077:
         folder.chmod(0o700)
     return folder

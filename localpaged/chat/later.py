@@ -7,6 +7,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import TypeVar
 
+from localpaged import paths
 from localpaged.errors import ChatError, LocalPagedError
 
 log = logging.getLogger(__name__)
@@ -26,7 +27,7 @@ def do_later(run_soon: RunSoon, job: Callable[[], T]) -> Future[T]:
             done.set_exception(error)
         except Exception as error:  # whoever waits must hear of it
             log.exception("a piece of work for a chat failed")
-            done.set_exception(ChatError(f"That went wrong: {error}.", hint="See the log file."))
+            done.set_exception(ChatError(f"That went wrong: {error}.", hint=paths.log_hint()))
         else:
             done.set_result(result)
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
+from localpaged import paths
 from localpaged.engine.port import EnginePort
 from localpaged.errors import ChatError, LocalPagedError, ModelError, ModelNotFound
 from localpaged.prompt import ChatModel
@@ -164,4 +165,4 @@ def opening_error(opened: Future[ChatModel]) -> LocalPagedError | None:
     error = opened.exception()
     if error is None or isinstance(error, LocalPagedError):
         return error
-    return ModelError(f"The model could not be loaded: {error}.", hint="See the log file.")
+    return ModelError(f"The model could not be loaded: {error}.", hint=paths.log_hint())

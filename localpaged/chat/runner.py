@@ -16,6 +16,7 @@ from concurrent.futures import Future
 from dataclasses import replace
 from functools import partial
 
+from localpaged import paths
 from localpaged.chat.branches import end_of_way
 from localpaged.chat.cache_report import to_json
 from localpaged.chat.cache_watch import CacheWatch
@@ -238,7 +239,8 @@ class TurnRunner:
                 self._end(live, Ending(TurnStatus.ERROR, error=error))
             except Exception as error:
                 log.exception("a prompt could not be made")
-                failure = ChatError(f"The prompt could not be made: {error}.", hint="See the log.")
+                message = f"The prompt could not be made: {error}."
+                failure = ChatError(message, hint=paths.log_hint())
                 self._end(live, Ending(TurnStatus.ERROR, error=failure))
 
     def _model_of(self, live: LiveTurn) -> ChatModel | None:

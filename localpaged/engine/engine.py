@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
+from localpaged import paths
 from localpaged.engine.core_set import Awaited, Core, CoreSet, ModelName
 from localpaged.engine.events import (
     EngineFailedEvent,
@@ -190,7 +191,7 @@ class Engine(MemoryQuestions):
         except Exception as error:  # a bad file must not take the loaded models down
             log.exception("loading %s failed", name)
             message = f"{name} could not be loaded: {type(error).__name__}: {error}"
-            return self._give_up(name, awaited, ModelError(message, hint="See the log file."))
+            return self._give_up(name, awaited, ModelError(message, hint=paths.log_hint()))
         waiting_events = self._cores.add(name, core)
         return [replace(ready, model_name=name), *waiting_events]
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from sqlite_utils import Database
 
 from localpaged import paths
+from localpaged.store.failures import BACKUPS
 from localpaged.store.files import create_private
 
 KEPT_BACKUPS = 3
@@ -18,7 +19,7 @@ def backup(db: Database, path: Path, *, label: str) -> Path:
 
     Raises sqlite3.Error or OSError when there is no room; then nothing is left behind.
     """
-    folder = paths.ensure_private_dir(path.parent / "backups")
+    folder = paths.ensure_private_dir(path.parent / BACKUPS)
     stamp = time.strftime("%Y%m%d-%H%M%S")
     copy = _unused(folder, f"{path.stem}-{stamp}-{label}")
     # VACUUM INTO accepts an empty file, and so the copy is private from its first byte.

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import errno
+import logging
+import os
 import sqlite3
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from localpaged import paths
 from localpaged.errors import DatabaseDamaged, DiskFull, StoreError
 
+BACKUPS = "backups"
 _DAMAGED = ("SQLITE_CORRUPT", "SQLITE_NOTADB", "SQLITE_FORMAT")
 _READ_ONLY = ("SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM", "SQLITE_AUTH")
 _LOCKED = ("SQLITE_BUSY", "SQLITE_LOCKED", "SQLITE_PROTOCOL")
@@ -20,6 +25,8 @@ _OUR_BUGS = (
     sqlite3.DataError,
     sqlite3.NotSupportedError,
 )
+
+log = logging.getLogger(__name__)
 
 
 @contextmanager
@@ -47,7 +54,13 @@ def store_error(error: sqlite3.Error | OSError, path: Path) -> StoreError:
             f"The history {path} is locked by another program.",
             hint="Close the program that holds it, or wait until it is done.",
         )
-    return StoreError(f"The history {path} cannot be used: {error}.", hint="See the log file.")
+    if name.startswith("SQLITE_IOERR"):
+        return StoreError(
+            f"The disk that holds the history {path} fails: {error}.",
+            hint="Check the disk, and that the folder is still there.",
+        )
+    log.error("the history %s cannot be used", path, exc_info=error)
+    return StoreError(f"The history {path} cannot be used: {error}.", hint=paths.log_hint())
 
 
 def is_worth_retrying(error: Exception) -> bool:
@@ -57,10 +70,11 @@ def is_worth_retrying(error: Exception) -> bool:
 
 def damaged(path: Path, what: str) -> DatabaseDamaged:
     """The file is not a database that we can read."""
-    return DatabaseDamaged(
-        f"The history {path} is not a readable database: {what}.",
-        hint=f"Move it away, and put a copy from {path.parent / 'backups'} in its place.",
-    )
+    folder = path.parent / BACKUPS
+    hint = "Move it away; the next start begins a new history."
+    if any(folder.glob("*.db")):
+        hint = f"Move it away, and put a copy from {folder} in its place."
+    return DatabaseDamaged(f"The history {path} is not a readable database: {what}.", hint=hint)
 
 
 def disk_full(path: Path) -> DiskFull:
@@ -68,18 +82,56 @@ def disk_full(path: Path) -> DiskFull:
     return DiskFull(f"The disk that holds {path} is full.", hint="Free some space on it.")
 
 
-def read_only(path: Path) -> StoreError:
-    """The file or its folder must not be written."""
+def read_only(path: Path, culprit: Path | None = None) -> StoreError:
+    """The file or its folder must not be written, or what it needs at `culprit`."""
+    if culprit is None or culprit in (path, path.parent):
+        return StoreError(
+            f"The history {path} cannot be written.",
+            hint="Give yourself write access to the file and its folder, or set LOCALPAGED_HOME.",
+        )
     return StoreError(
-        f"The history {path} cannot be written.",
-        hint="Give yourself write access to the file and its folder, or set LOCALPAGED_HOME.",
+        f"The history {path} cannot be written: {culprit} does not allow it.",
+        hint=f"Give yourself write access to {culprit}, or set LOCALPAGED_HOME.",
+    )
+
+
+def no_file(path: Path) -> StoreError:
+    """There is something else in the file's place."""
+    kinds = {
+        stat.S_IFDIR: "a folder",
+        stat.S_IFIFO: "a pipe",
+        stat.S_IFSOCK: "a socket",
+        stat.S_IFCHR: "a device",
+        stat.S_IFBLK: "a device",
+    }
+    kind = kinds.get(stat.S_IFMT(path.stat().st_mode), "no ordinary file")
+    return StoreError(
+        f"The history {path} is {kind}, and has to be a file.",
+        hint="Move it away; the next start begins a new history.",
     )
 
 
 def _file_error(error: OSError, path: Path) -> StoreError:
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return disk_full(path)
+    culprit = _culprit(error)
     if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-        return read_only(path)
+        return read_only(path, culprit)
+    if error.errno in (errno.ENOTDIR, errno.EEXIST) and culprit is not None:
+        return StoreError(
+            f"The history {path} cannot be opened: {culprit} is a file, and has to be a folder.",
+            hint=f"Move {culprit} away, or set LOCALPAGED_HOME.",
+        )
     what = error.strerror or str(error)
-    return StoreError(f"The history {path} cannot be opened: {what}.", hint="Check the path.")
+    at = f"{culprit}: " if culprit not in (None, path) else ""
+    return StoreError(f"The history {path} cannot be opened: {at}{what}.", hint="Check the path.")
+
+
+def _culprit(error: OSError) -> Path | None:
+    """What an error is about; of a path that leads through a file, that file."""
+    if not isinstance(error.filename, str | os.PathLike):
+        return None
+    culprit = Path(error.filename)
+    while not culprit.exists() and culprit != culprit.parent:
+        culprit = culprit.parent
+    return culprit

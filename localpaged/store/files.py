@@ -8,7 +8,7 @@ from pathlib import Path
 
 from localpaged import paths
 from localpaged.errors import StoreError
-from localpaged.store.failures import read_only
+from localpaged.store.failures import no_file, read_only
 
 PRIVATE = 0o600
 SIDE_FILES = ("-wal", "-shm", "-journal")
@@ -19,13 +19,15 @@ def prepare_files(path: Path) -> Path:
 
     Returns the file that is really meant, links followed: SQLite keeps its side files there, and
     gives them the mode of the database, so this covers later ones too. Raises StoreError for a
-    link to someone else's file, and when writing is not allowed.
+    link to someone else's file, for what is no file, and when writing is not allowed.
     """
     folder = path.parent
     # A folder that the user chose may be shared with others, and is left as it is.
     if not folder.exists() or folder == paths.data_dir():
         paths.ensure_private_dir(folder)
     _refuse_foreign_link(path)
+    if path.exists() and not path.is_file():
+        raise no_file(path)
     path = path.resolve()
     create_private(path)
     if not _may_write(path) or not _may_write(path.parent):

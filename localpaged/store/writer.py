@@ -21,6 +21,7 @@ from pathlib import Path
 
 from sqlite_utils import Database
 
+from localpaged import paths
 from localpaged.errors import StoreError
 from localpaged.store.checkpoints import Checkpoints
 from localpaged.store.database import transaction
@@ -258,7 +259,7 @@ class StoreWriter:
     def _refuse_for_good(self, error: Exception) -> StoreError:
         # Not the disk but the row is wrong. One bad write must not stop all later ones.
         log.error("a write was refused for good", exc_info=error)
-        failure = StoreError(f"Something could not be saved: {error}.", hint="See the log file.")
+        failure = StoreError(f"Something could not be saved: {error}.", hint=paths.log_hint())
         self._retry_at = None
         self._fail(failure)
         return failure

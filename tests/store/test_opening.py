@@ -70,7 +70,7 @@ def test_a_file_that_is_no_database_is_refused_and_kept(database_path: Path, con
     database_path.write_bytes(content)
     with pytest.raises(DatabaseDamaged, match=r"chats\.db") as caught:
         Store.open(database_path)
-    assert "backups" in caught.value.hint
+    assert "Move it away" in caught.value.hint
     assert database_path.read_bytes() == content
 
 
