@@ -16,7 +16,6 @@ from localpaged.chat.branches import BranchTree
 from localpaged.chat.live import LiveTurn, LiveTurns
 from localpaged.chat.runner import TurnRunner
 from localpaged.chat.sampling import from_options, to_options, with_seed
-from localpaged.chat.title import auto_title
 from localpaged.chat.transcript import WAITING_PREFIX
 from localpaged.chat.view import SYSTEM_PREFIX
 from localpaged.engine.params import SamplingParams
@@ -121,17 +120,6 @@ class Branching:
         # an answer must follow a question: it becomes the first message to send
         text = self._store.path_to(at_hash)[-1].text
         return self._store.fork(chat_id, at_hash=place.parent_hash, draft=text)
-
-    def title_after(self, chat: Chat, text: str) -> str:
-        """Return the title of a chat in which `text` is sent; a fork gets its own."""
-        if chat.forked_from is None or not chat.title:
-            return chat.title or auto_title(text)
-        if (
-            self._store.lineage(chat.id).turns
-            or self._store.chat(chat.forked_from).title != chat.title
-        ):
-            return chat.title
-        return auto_title(text)
 
     # inside
 

@@ -9,13 +9,9 @@ from concurrent.futures import Future
 from dataclasses import replace
 from types import EllipsisType
 
+from localpaged.chat.asking import Asking
 from localpaged.chat.branching import Branching
-from localpaged.chat.chat_options import (
-    Overrides,
-    configured,
-    sampling_of,
-    sampling_to_continue,
-)
+from localpaged.chat.chat_options import Overrides, configured, sampling_of
 from localpaged.chat.compare import Compares
 from localpaged.chat.context import ChatContext
 from localpaged.chat.events import SavingFailed, SavingRecovered
@@ -27,17 +23,15 @@ from localpaged.chat.models import ModelChoice, Models, ModelShelf
 from localpaged.chat.price import counted
 from localpaged.chat.publisher import Publisher, Subscriber
 from localpaged.chat.runner import TurnRunner
-from localpaged.chat.sampling import to_options, with_seed
 from localpaged.chat.title import one_line
 from localpaged.chat.tokens import ChatTokens
 from localpaged.chat.transcript import transcript
-from localpaged.engine.events import FinishReason
 from localpaged.engine.params import SamplingParams
 from localpaged.engine.port import EnginePort
 from localpaged.engine.snapshot import EngineSnapshot
 from localpaged.errors import ChatError, StoreError
 from localpaged.prompt import ChatModel
-from localpaged.store.rows import Chat, Exchange, Turn, TurnStatus
+from localpaged.store.rows import Chat, Exchange, Turn
 from localpaged.store.store import Store, new_id
 from localpaged.store.text import storable
 from localpaged.store.tree import make_message
@@ -86,6 +80,14 @@ class ChatService:
         # What a chat is asked is decided by one caller at a time, so that order is what it seems.
         self._intake = threading.Lock()
         self._is_closed = False
+        self._asking = Asking(
+            store=store,
+            live=self._live,
+            intake=self._intake,
+            open_chat=self._open_chat,
+            begin=self._begin,
+            sampling_of=self.sampling_of,
+        )
         self._branching = Branching(
             store=store,
             live=self._live,
@@ -242,36 +244,7 @@ class ChatService:
         chat is still answering, it waits behind. Raises NotInHistory, and ChatError when there is
         nothing to send or nowhere to send it.
         """
-        text = storable(text)
-        if not text.strip():
-            raise ChatError("There is nothing to send.")
-        with self._intake:
-            chat = self._open_chat(chat_id)
-            sampling = with_seed(sampling or self.sampling_of(chat))
-            turn = Turn(
-                id=new_id(),
-                chat_id=chat_id,
-                parent_hash=None,
-                tip_hash=None,
-                status=TurnStatus.QUEUED,
-                model=chat.model,
-                seed=sampling.seed,
-                created_at=time.time(),
-                question=text,
-                options=to_options(sampling),
-            )
-            change = change_chat(
-                chat_id,
-                title=self._branching.title_after(chat, text),
-                draft="",
-                updated_at=turn.created_at,
-                archived_at=None,
-            )
-            live = LiveTurn(turn, sampling, is_foreground)
-            self._begin(
-                live, Write(chat_changes=(change,), turns=(turn,), claimed_chat=turn.chat_id)
-            )
-            return turn
+        return self._asking.send(chat_id, text, sampling=sampling, is_foreground=is_foreground)
 
     def continue_turn(
         self, turn_id: str, *, chat_id: str = "", sampling: SamplingParams | None = None
@@ -282,31 +255,7 @@ class ChatService:
         `chat_id` names, it is a turn of its own. Raises NotInHistory, and ChatError when the
         answer is complete or not its chat's last.
         """
-        with self._intake:
-            turn = self._store.turn(turn_id)
-            chat = self._open_chat(chat_id or turn.chat_id)
-            if turn.chat_id != chat.id:
-                turn = replace(turn, id=new_id(), chat_id=chat.id, created_at=time.time())
-            text = self._text_to_continue(turn)
-            sampling = with_seed(sampling or sampling_to_continue(chat, turn))
-            turn = replace(
-                turn,
-                tip_hash=None,
-                status=TurnStatus.QUEUED,
-                partial_text=text,
-                finish_reason=None,
-                error=None,
-                seed=sampling.seed,
-                finished_at=None,
-                options=to_options(sampling),
-                cache_report=None,
-            )
-            change = change_chat(turn.chat_id, tip_hash=turn.parent_hash, updated_at=time.time())
-            live = LiveTurn(turn, sampling, is_foreground=True)
-            self._begin(
-                live, Write(chat_changes=(change,), turns=(turn,), claimed_chat=turn.chat_id)
-            )
-            return turn
+        return self._asking.continue_turn(turn_id, chat_id=chat_id, sampling=sampling)
 
     def regenerate(
         self, turn_id: str, *, chat_id: str = "", sampling: SamplingParams | None = None
@@ -439,20 +388,6 @@ class ChatService:
                 hint="Wait until it is done there, or start a new chat.",
             )
         return chat
-
-    def _text_to_continue(self, turn: Turn) -> str:
-        if turn.status.is_open:
-            raise ChatError("The answer is still running.", hint="Stop it, or wait for its end.")
-        if turn.finish_reason == FinishReason.STOP:
-            raise ChatError("The answer is complete.", hint="Send another message.")
-        conversation = self._store.conversation(turn.chat_id)
-        is_last = turn.tip_hash is not None and turn.tip_hash == conversation.chat.tip_hash
-        if not is_last or self._live.of_chat(turn.chat_id):
-            raise ChatError(
-                "Only the last answer of a chat can be continued.",
-                hint="Send a message that asks for the rest.",
-            )
-        return conversation.messages[-1].text
 
     def _saving_failed(self, error: StoreError) -> None:
         self._publisher.publish(SavingFailed(error))
