@@ -42,8 +42,10 @@ class MemoryLook:
         self._awaited = awaited
         self._has_seen = has_seen
         self._has_read = has_read
-        self.model = ""
         self.models = self._loaded_models()
+        chat = workspace.current.chat
+        # the memory that answers the chat from which the user came
+        self.model = chat.model if chat is not None and chat.model in self.models else ""
         self.seen = Inspection()
         self.rows: list[TreeRow] = []
         self._colours = ChatColours()
