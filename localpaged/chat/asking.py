@@ -1,91 +1,130 @@
-"""Rows for what is asked: a new chat, a new turn, and one that goes on; and what can be asked."""
+"""Asking in a chat, and going on with an answer that was cut."""
 
 from __future__ import annotations
 
+import threading
 import time
+from collections.abc import Callable
 from dataclasses import replace
 
-from localpaged.chat.live import LiveTurns
-from localpaged.chat.sampling import to_options
-from localpaged.chat.title import one_line
+from localpaged.chat.chat_options import sampling_to_continue
+from localpaged.chat.live import LiveTurn, LiveTurns
+from localpaged.chat.sampling import to_options, with_seed
+from localpaged.chat.title import auto_title
 from localpaged.engine.events import FinishReason
 from localpaged.engine.params import SamplingParams
 from localpaged.errors import ChatError
-from localpaged.store.rows import Chat, Message, Turn, TurnStatus
+from localpaged.store.rows import Chat, Turn, TurnStatus
 from localpaged.store.store import Store, new_id
 from localpaged.store.text import storable
+from localpaged.store.writes import Write, change_chat
 
 
-def made_chat(title: str, root: Message | None) -> Chat:
-    """Return a chat that begins with `root`."""
-    now = time.time()
-    return Chat(
-        id=new_id(),
-        title=one_line(storable(title)),
-        tip_hash=None if root is None else root.hash,
-        model="",
-        draft="",
-        created_at=now,
-        updated_at=now,
-    )
+class Asking:
+    """What of the chat service puts new turns behind a chat's others. Any thread."""
 
+    def __init__(
+        self,
+        *,
+        store: Store,
+        live: LiveTurns,
+        intake: threading.Lock,
+        open_chat: Callable[[str], Chat],
+        begin: Callable[[LiveTurn, Write], None],
+        sampling_of: Callable[[Chat], SamplingParams],
+    ) -> None:
+        """`open_chat` raises for a chat that cannot be answered; `intake` lets one caller in."""
+        self._store = store
+        self._live = live
+        self._intake = intake
+        self._open_chat = open_chat
+        self._begin = begin
+        self._sampling_of = sampling_of
 
-def asked_turn(chat: Chat, text: str, sampling: SamplingParams) -> Turn:
-    """Return a turn that waits with its question for its place behind the chat's others."""
-    return Turn(
-        id=new_id(),
-        chat_id=chat.id,
-        parent_hash=None,
-        tip_hash=None,
-        status=TurnStatus.QUEUED,
-        model=chat.model,
-        seed=sampling.seed,
-        created_at=time.time(),
-        question=text,
-        options=to_options(sampling),
-    )
+    def send(
+        self, chat_id: str, text: str, *, sampling: SamplingParams | None, is_foreground: bool
+    ) -> Turn:
+        """Save a message and have it answered; see ChatService."""
+        text = storable(text)
+        if not text.strip():
+            raise ChatError("There is nothing to send.")
+        with self._intake:
+            chat = self._open_chat(chat_id)
+            sampling = with_seed(sampling or self._sampling_of(chat))
+            turn = Turn(
+                id=new_id(),
+                chat_id=chat_id,
+                parent_hash=None,
+                tip_hash=None,
+                status=TurnStatus.QUEUED,
+                model=chat.model,
+                seed=sampling.seed,
+                created_at=time.time(),
+                question=text,
+                options=to_options(sampling),
+            )
+            change = change_chat(
+                chat_id,
+                title=self._title_after(chat, text),
+                draft="",
+                updated_at=turn.created_at,
+                archived_at=None,
+            )
+            live = LiveTurn(turn, sampling, is_foreground)
+            self._begin(
+                live, Write(chat_changes=(change,), turns=(turn,), claimed_chat=turn.chat_id)
+            )
+            return turn
 
+    def continue_turn(self, turn_id: str, *, chat_id: str, sampling: SamplingParams | None) -> Turn:
+        """Go on with an answer; see ChatService."""
+        with self._intake:
+            turn = self._store.turn(turn_id)
+            chat = self._open_chat(chat_id or turn.chat_id)
+            if turn.chat_id != chat.id:
+                turn = replace(turn, id=new_id(), chat_id=chat.id, created_at=time.time())
+            text = self._text_to_continue(turn)
+            sampling = with_seed(sampling or sampling_to_continue(chat, turn))
+            turn = replace(
+                turn,
+                tip_hash=None,
+                status=TurnStatus.QUEUED,
+                partial_text=text,
+                finish_reason=None,
+                error=None,
+                seed=sampling.seed,
+                finished_at=None,
+                options=to_options(sampling),
+                cache_report=None,
+            )
+            change = change_chat(turn.chat_id, tip_hash=turn.parent_hash, updated_at=time.time())
+            live = LiveTurn(turn, sampling, is_foreground=True)
+            self._begin(
+                live, Write(chat_changes=(change,), turns=(turn,), claimed_chat=turn.chat_id)
+            )
+            return turn
 
-def reopened_turn(turn: Turn, text: str, sampling: SamplingParams) -> Turn:
-    """Return a turn that goes on after its answer so far, `text`."""
-    return replace(
-        turn,
-        tip_hash=None,
-        status=TurnStatus.QUEUED,
-        partial_text=text,
-        finish_reason=None,
-        error=None,
-        seed=sampling.seed,
-        finished_at=None,
-        options=to_options(sampling),
-        cache_report=None,
-    )
+    def _title_after(self, chat: Chat, text: str) -> str:
+        """Return the title of a chat in which `text` is sent; a fork gets its own."""
+        if chat.forked_from is None or not chat.title:
+            return chat.title or auto_title(text)
+        if (
+            self._store.lineage(chat.id).turns
+            or self._store.chat(chat.forked_from).title != chat.title
+        ):
+            return chat.title
+        return auto_title(text)
 
-
-def open_chat(store: Store, chat_id: str) -> Chat:
-    """Return a chat that can be answered. Raises NotInHistory, and ChatError for another one."""
-    chat = store.chat(chat_id)
-    if chat.deleted_at is not None:
-        raise ChatError(f"The chat “{chat.title}” is deleted.", hint="Restore it first.")
-    if store.is_answered_elsewhere(chat_id):
-        raise ChatError(
-            f"The chat “{chat.title}” is being answered in another localpaged.",
-            hint="Wait until it is done there, or start a new chat.",
-        )
-    return chat
-
-
-def text_to_continue(store: Store, live: LiveTurns, turn: Turn) -> str:
-    """Return an answer that can go on. Raises ChatError for one that is complete or not the last."""
-    if turn.status.is_open:
-        raise ChatError("The answer is still running.", hint="Stop it, or wait for its end.")
-    if turn.finish_reason == FinishReason.STOP:
-        raise ChatError("The answer is complete.", hint="Send another message.")
-    conversation = store.conversation(turn.chat_id)
-    is_last = turn.tip_hash is not None and turn.tip_hash == conversation.chat.tip_hash
-    if not is_last or live.of_chat(turn.chat_id):
-        raise ChatError(
-            "Only the last answer of a chat can be continued.",
-            hint="Send a message that asks for the rest.",
-        )
-    return conversation.messages[-1].text
+    def _text_to_continue(self, turn: Turn) -> str:
+        if turn.status.is_open:
+            raise ChatError("The answer is still running.", hint="Stop it, or wait for its end.")
+        if turn.finish_reason == FinishReason.STOP:
+            raise ChatError("The answer is complete.", hint="Send another message.")
+        conversation = self._store.conversation(turn.chat_id)
+        is_last = turn.tip_hash is not None and turn.tip_hash == conversation.chat.tip_hash
+        if not is_last or self._live.of_chat(turn.chat_id):
+            raise ChatError(
+                "Only the last answer of a chat can be continued.",
+                hint="Send a message that asks for the rest.",
+            )
+        return conversation.messages[-1].text
