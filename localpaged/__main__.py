@@ -1,6 +1,6 @@
 """`python -m localpaged`."""
 
-from localpaged.cli import main
+from localpaged.start import main
 
 if __name__ == "__main__":
     main()

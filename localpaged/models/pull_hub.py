@@ -15,6 +15,7 @@ HUB_ID = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*(?:/[\w./-]+\.gguf)?")
 
 _FOLDER_FILES = ["*.json", "*.safetensors", "*.jinja", "tokenizer.model"]
 _TIMEOUT_S = 15.0
+MAX_ID_CHARS = 96
 
 
 def fetch_from_hub(hub_id: str, *, endpoint: str | None = None, cache: Path | None = None) -> Path:
@@ -27,6 +28,11 @@ def fetch_from_hub(hub_id: str, *, endpoint: str | None = None, cache: Path | No
     from huggingface_hub.errors import HTTPError  # type: ignore[attr-defined]
 
     organisation, name, *file = hub_id.split("/", 2)
+    if len(f"{organisation}/{name}") > MAX_ID_CHARS:
+        raise ConfigError(
+            f"A Hugging Face id has at most {MAX_ID_CHARS} characters, not"
+            f" {len(organisation) + 1 + len(name):,}."
+        )
     repository = f"{organisation}/{name}"
     try:
         if file:

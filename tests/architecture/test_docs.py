@@ -7,7 +7,7 @@ import pytest
 
 from localpaged import paths
 from localpaged.cli import main
-from localpaged.cli_options import MODEL_VARIABLE
+from localpaged.cli_options import ENGINE_KEYS
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
@@ -19,7 +19,7 @@ def test_every_command_is_in_the_readme(command):
     assert f"localpaged {command}" in README
 
 
-@pytest.mark.parametrize("variable", [paths.HOME_VARIABLE, MODEL_VARIABLE])
+@pytest.mark.parametrize("variable", [paths.HOME_VARIABLE, ENGINE_KEYS["model"].variable])
 def test_every_environment_variable_is_in_the_readme(variable):
     assert variable in README
 

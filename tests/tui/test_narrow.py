@@ -41,6 +41,18 @@ async def test_a_narrower_terminal_cuts_no_cost_line_and_a_wider_one_shows_it_wh
             assert whole in screen_lines(shown.app)
 
 
+async def test_the_way_on_has_one_line_on_thirty_columns():
+    engine = ScriptedEngine([LONG])
+    with open_service(engine) as service:
+        async with stage(service, engine, size=(30, 12)) as shown:
+            await shown.ask("x")
+            await shown.step(9)
+            await shown.press("escape")
+            await shown.answer()
+            (line,) = [line for line in screen_lines(shown.app) if "F5" in line]
+            assert line.strip(" ▁▂▃▄▅▆▇█▎") == "■ F5 continues"
+
+
 async def test_the_keys_have_a_line_down_to_sixteen_rows():
     engine = ScriptedEngine()
     with open_service(engine) as service:

@@ -140,6 +140,10 @@ def _ended(answer: Answer, glyphs: Glyphs, glyph: str, word: str, cells: int | N
     while parts and not _fits(runs, cells):
         del parts[0]
         runs = _bill(answer, glyphs, f"{glyph} {word}".strip(), parts)
+    way_on = _continue_runs(answer)
+    if way_on and not _fits(runs, cells):
+        # the glyph tells how it ended; the way on is what matters
+        return [Run(f"{glyph} ", Role.WARNING), *way_on]
     return runs
 
 
