@@ -146,7 +146,7 @@ ACTIONS = (
     Action("quit", "Quit", APP, "^Q", "ctrl+q", "quit"),
 )
 # with the focus elsewhere the keys of that place take the room of these
-IN_PROMPT = frozenset({"send", "new_chat", "switch_chat"})
+IN_PROMPT = frozenset({"send", "new_chat", "switch_chat", "options"})
 _OF_THE_USER: dict[str, str] = {}
 BY_ID = {action.id: action for action in ACTIONS}
 BY_SLASH = {action.slash: action for action in ACTIONS if action.slash}

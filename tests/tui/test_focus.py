@@ -85,6 +85,12 @@ async def test_the_palette_tells_where_a_key_works():
     engine = ScriptedEngine()
     with open_service(engine) as service:
         async with stage(service, engine, size=LARGE) as shown:
-            await shown.press("ctrl+p")
-            for note in ("r in list", "d in list", "y in transcript", "Y in transcript", "^N"):
-                assert f"{note}  " in shown.text, note
+            for name, notes in (
+                ("the chat", ("r in list", "d in list")),
+                ("copy", ("y in transcript", "Y in transcript")),
+                ("new chat", ("^N",)),
+            ):
+                await shown.press("ctrl+p")
+                await shown.burst(*("space" if char == " " else char for char in name))
+                assert all(f"{note}  " in shown.text for note in notes), notes
+                await shown.press("escape")
