@@ -12,7 +12,7 @@ from localpaged.cli_stored import find_chat, open_store, print_json, scope_of
 from localpaged.plain_text import visible
 
 if TYPE_CHECKING:
-    from localpaged.chat.portable.importing import Imported
+    from localpaged.chat.portable.report import Imported
 
 FORMATS = ("md", "json")
 
@@ -59,10 +59,11 @@ def import_chats(files: tuple[str, ...], is_json: bool) -> None:
 
     \b
     The object of --json:
-      chats      a list of chat_id, title, outcome (new, grew or known)
+      chats      a list of chat_id, title, outcome (new, grew, known or busy)
       problems   sentences on what could not be read
     """
-    from localpaged.chat.portable.importing import Outcome, import_file
+    from localpaged.chat.portable.importing import import_file
+    from localpaged.chat.portable.report import summary
 
     done: list[Imported] = []
     problems: list[str] = []
@@ -81,10 +82,7 @@ def import_chats(files: tuple[str, ...], is_json: bool) -> None:
         ]
         print_json({"chats": chats, "problems": problems})
         return
-    counts = {outcome: sum(i.outcome is outcome for i in done) for outcome in Outcome}
-    known = f", {counts[Outcome.KNOWN]:,} here already" if counts[Outcome.KNOWN] else ""
-    grew = f", {counts[Outcome.GREW]:,} went on" if counts[Outcome.GREW] else ""
-    click.echo(f"Imported {_chats(counts[Outcome.NEW])}{grew}{known}.", err=True)
+    click.echo(f"{summary(done)}.", err=True)
 
 
 def _kind_of(output: str, num_chats: int, *, is_all: bool) -> str:

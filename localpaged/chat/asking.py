@@ -97,7 +97,12 @@ class Asking:
                 options=to_options(sampling),
                 cache_report=None,
             )
-            change = change_chat(turn.chat_id, tip_hash=turn.parent_hash, updated_at=time.time())
+            change = change_chat(
+                turn.chat_id,
+                tip_hash=turn.parent_hash,
+                updated_at=time.time(),
+                archived_at=None,
+            )
             live = LiveTurn(turn, sampling, is_foreground=True)
             self._begin(
                 live, Write(chat_changes=(change,), turns=(turn,), claimed_chat=turn.chat_id)

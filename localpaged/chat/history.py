@@ -12,7 +12,8 @@ from pathlib import Path
 from localpaged.chat.branches import BranchTree
 from localpaged.chat.live import LiveTurns
 from localpaged.chat.portable.exporting import ChatFormat, export_to
-from localpaged.chat.portable.importing import ImportReport, import_file
+from localpaged.chat.portable.importing import import_file
+from localpaged.chat.portable.report import ImportReport
 from localpaged.errors import ChatError
 from localpaged.store.rows import Chat
 from localpaged.store.scope import ChatScope
@@ -76,7 +77,9 @@ class ChatHistory:
 
     def import_file(self, path: Path) -> ImportReport:
         """Add the chats of a file; not for the UI's thread. Raises BadChatFile and StoreError."""
-        return import_file(self.store, path)
+        return import_file(
+            self.store, path, is_answering=lambda chat_id: bool(self._live.of_chat(chat_id))
+        )
 
     def show(self, chat_id: str, message_hash: str) -> Chat:
         """Let the chat lead through a message: its tip moves to what was said last below it.

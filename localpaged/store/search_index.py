@@ -101,13 +101,13 @@ def searched_text(role: str, text: str) -> str:
 
 
 def index_message(db: Database, message_hash: str, role: str, text: str) -> None:
-    """Let a message be found. It must not be in the index."""
+    """Let a message be found; one that is in the index already stays as it is."""
     if role not in SEARCHED_ROLES:
         return
     folded = fold(searched_text(role, text))
     is_question = role == "user"
     db.execute(
-        "INSERT INTO search_texts (message_hash, question, answer) VALUES (?, ?, ?)",
+        "INSERT OR IGNORE INTO search_texts (message_hash, question, answer) VALUES (?, ?, ?)",
         [message_hash, folded if is_question else "", "" if is_question else folded],
     )
 

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from localpaged.chat.branches import BranchTree
-from localpaged.chat.portable.importing import Outcome, import_file
+from localpaged.chat.portable.importing import import_file
+from localpaged.chat.portable.report import Outcome
 from localpaged.store.store import Store
 
 

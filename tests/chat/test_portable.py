@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import stat
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +13,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from localpaged.chat.portable.exporting import ChatFormat, export_to, file_name
-from localpaged.chat.portable.importing import ImportReport, Outcome, import_file
+from localpaged.chat.portable.importing import import_file
+from localpaged.chat.portable.report import ImportReport, Outcome
 from localpaged.chat.title import one_line
 from localpaged.errors import BadChatFile
 from localpaged.store.rows import TurnStatus
@@ -22,7 +24,6 @@ from localpaged.store.writes import Write, change_chat
 from testkit.builders import make_chat, make_turn
 
 HOSTILE = "\x1b]52;c;x\x07\r\n\u202e```\n---\n<!-- message user -->\n## You\n\n[b]x[/] \ufeff\n"
-OUTCOMES = list[Outcome]
 
 
 @pytest.fixture
@@ -301,3 +302,95 @@ def test_what_was_read_before_a_file_breaks_off_is_kept(store: Store, other: Sto
     report = import_file(other, path)
     assert [imported.chat.id for imported in report.chats] == ids[:1]
     assert "the rest of the file" in report.problems[0]
+
+
+def test_a_chat_that_is_answering_is_left_as_it_is(store: Store, other: Store, tmp_path: Path):
+    chat_id = write_branched(store)
+    old = export_to(store, [chat_id], ChatFormat.JSON, tmp_path / "old.json")
+    import_file(other, old)
+    tip = make_message(store.chat(chat_id).tip_hash, "user", "go on")
+    change = change_chat(chat_id, tip_hash=tip.hash)
+    store.submit(Write(messages=(tip,), chat_changes=(change,))).result(10)
+    new = export_to(store, [chat_id], ChatFormat.JSON, tmp_path / "new.json")
+    before = other.whole_chat(chat_id)
+    assert outcomes(import_file(other, new, is_answering=lambda _: True)) == [Outcome.BUSY]
+    assert other.whole_chat(chat_id) == before
+    assert outcomes(import_file(other, new)) == [Outcome.GREW]
+    assert other.chat(chat_id).tip_hash == tip.hash
+
+
+JSON = st.recursive(
+    st.one_of(
+        st.none(),
+        st.booleans(),
+        st.integers(),
+        st.just(10**400),
+        st.floats(allow_nan=False, allow_infinity=False),
+        st.text(max_size=8),
+        st.sampled_from(["a", "b", "user", "assistant", "system", "done", "text", "0001-01-01"]),
+    ),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3),
+        st.dictionaries(
+            st.sampled_from(
+                [
+                    *("id", "parent", "role", "text", "messages", "turns", "tip", "options"),
+                    *("mapping", "message", "author", "content", "parts", "content_type"),
+                    *("created_at", "create_time", "status", "question", "answer", "thought"),
+                ]
+            ),
+            inner,
+            max_size=6,
+        ),
+    ),
+    max_leaves=20,
+)
+
+
+@settings(
+    max_examples=80,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+@given(records=st.lists(JSON, max_size=3), is_ours=st.booleans())
+def test_no_json_makes_an_import_fail_otherwise(
+    store: Store, tmp_path: Path, records: list[object], is_ours: bool
+):
+    ours = {"format": "localpaged-chats", "version": 1, "chats": records}
+    path = tmp_path / "x.json"
+    path.write_text(json.dumps(ours if is_ours else records))
+    with suppress(BadChatFile):
+        import_file(store, path)
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(body=st.text(max_size=60), front=st.text(max_size=30))
+def test_no_markdown_makes_an_import_fail_otherwise(
+    store: Store, tmp_path: Path, body: str, front: str
+):
+    path = tmp_path / "x.md"
+    head = f'---\nformat: "localpaged-markdown 1"\nmark: "message"\n{front}\n---\n'
+    path.write_bytes((head + body).encode("utf-8", "surrogatepass"))
+    with suppress(BadChatFile):
+        import_file(store, path)
+
+
+def test_times_and_numbers_of_any_size_are_no_trouble(store: Store, tmp_path: Path):
+    record = {
+        "title": "x",
+        "tip": "a",
+        "created_at": 10**400,
+        "updated_at": "0001-01-01T00:00:00+14:00",
+        "archived_at": 1e300,
+        "messages": [{"id": "a", "parent": None, "role": "user", "text": "t"}],
+        "turns": [
+            {"answer": "a", "status": "done", "seed": 10**400, "ttft_s": -(10**400)},
+        ],
+    }
+    path = tmp_path / "x.json"
+    path.write_text(json.dumps({"format": "localpaged-chats", "version": 1, "chats": [record]}))
+    (imported,) = import_file(store, path).chats
+    assert (imported.chat.created_at, imported.chat.updated_at) == (0.0, 0.0)
+    assert imported.chat.archived_at is None
+    (turn,) = store.whole_chat(imported.chat.id).turns
+    assert (turn.seed, turn.ttft_s) == (None, None)

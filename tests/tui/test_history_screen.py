@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 
 from localpaged.plain_text import visible
@@ -284,3 +286,51 @@ async def test_a_resize_keeps_the_list():
             await shown.resize(*SMALL)
             assert "answer" in shown.text
             assert "The best 60 hits" in shown.text
+
+
+async def test_a_click_opens_what_is_under_it():
+    write_some_chats()
+    engine = ScriptedEngine()
+    with open_service(engine) as service:
+        async with stage(service, engine) as shown:
+            await open_history(shown)
+            row = next(y for y, line in enumerate(shown.text.split("\n")) if "Fruit" in line)
+            await shown.pilot.click(offset=(5, row))
+            await shown.until(lambda: shown.dialog is None)
+            assert shown.app.workspace.current.title == "Fruit"
+
+
+async def test_of_very_many_chats_the_latest_are_listed_and_all_are_found(monkeypatch):
+    monkeypatch.setattr("localpaged.tui.screens.history.MAX_CHATS", 2)
+    write_some_chats()
+    engine = ScriptedEngine()
+    with open_service(engine) as service:
+        async with stage(service, engine) as shown:
+            await open_history(shown)
+            assert "The latest 2 chats; searching finds the others" in shown.text
+            await shown.press(*"users")
+            await read(shown)
+            assert "Users" in shown.text
+
+
+async def test_a_search_does_not_hold_up_the_screen(monkeypatch):
+    write_some_chats()
+    engine = ScriptedEngine()
+    with open_service(engine) as service:
+        async with stage(service, engine) as shown:
+            await open_history(shown)
+            may_end = threading.Event()
+            search = service.history.search
+
+            def slow(query, *, scope):
+                may_end.wait(10)
+                return search(query, scope=scope)
+
+            monkeypatch.setattr(service.history, "search", slow)
+            await shown.press(*"apples")
+            history_of(shown)._read()
+            await shown.press("backspace", "s", "down")
+            assert not history_of(shown)._is_up_to_date
+            may_end.set()
+            await read(shown)
+            assert "about apples" in shown.text

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
-from dataclasses import dataclass, replace
-from enum import StrEnum
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -17,6 +16,7 @@ from localpaged.chat.portable import chatgpt, json_chats, markdown_chat
 from localpaged.chat.portable.bundle import Bundle, id_from
 from localpaged.chat.portable.json_stream import BadJson, JsonStream
 from localpaged.chat.portable.records import BadRecord, as_record
+from localpaged.chat.portable.report import Imported, ImportReport, Outcome
 from localpaged.errors import BadChatFile, NotInHistory
 from localpaged.store.rows import Chat, Turn, TurnStatus
 from localpaged.store.store import Store
@@ -29,43 +29,14 @@ MAX_PROBLEMS = 20
 _SAVE_CHECK_S = 0.25
 
 
-class Outcome(StrEnum):
-    """What became of a chat of the file."""
-
-    NEW = "new"
-    GREW = "grew"
-    KNOWN = "known"
-
-
-@dataclass(frozen=True, slots=True)
-class Imported:
-    """One chat, as it is in the history now."""
-
-    chat: Chat
-    outcome: Outcome
-
-
-@dataclass(frozen=True, slots=True)
-class ImportReport:
-    """What an import did. `problems` are sentences, `num_problems` may be more."""
-
-    chats: tuple[Imported, ...]
-    problems: tuple[str, ...]
-    num_problems: int
-
-    def count(self, outcome: Outcome) -> int:
-        """How many chats came out like that."""
-        return sum(imported.outcome is outcome for imported in self.chats)
-
-
 def import_file(
-    store: Store, path: Path, *, on_chat: Callable[[Imported], None] = lambda _: None
+    store: Store, path: Path, *, is_answering: Callable[[str], bool] = lambda _: False
 ) -> ImportReport:
     """Add the chats of a file: our JSON or Markdown, or conversations.json of ChatGPT.
 
-    Each chat is on the disk before the next one is read; `on_chat` is told of it. Raises
-    BadChatFile when nothing can be read, StoreError when nothing can be saved. Not for the UI's
-    thread.
+    Each chat is on the disk before the next one is read; one that `is_answering`, here or in
+    another program, is left as it is. Raises BadChatFile when nothing can be read, StoreError when
+    nothing can be saved. Not for the UI's thread.
     """
     chats: list[Imported] = []
     problems: list[str] = []
@@ -76,8 +47,7 @@ def import_file(
                     problems.append(read)
                     continue
                 problems += [f"“{read.chat.title}”, {problem}" for problem in read.problems]
-                chats.append(_import(store, read))
-                on_chat(chats[-1])
+                chats.append(_import(store, read, is_answering))
     except OSError as error:
         raise BadChatFile(f"{path} cannot be read: {error.strerror}.") from error
     except (BadJson, BadRecord, UnicodeDecodeError) as error:
@@ -150,7 +120,7 @@ def _exported_elsewhere(elements: Iterable[Any]) -> Iterator[Bundle | str]:
             yield f"conversation {number}: {error}"
 
 
-def _import(store: Store, bundle: Bundle) -> Imported:
+def _import(store: Store, bundle: Bundle, is_answering: Callable[[str], bool]) -> Imported:
     bundle = _completed(bundle)
     here, answered = _here(store, bundle.chat.id)
     known = store.known_turns([turn.id for turn in bundle.turns])
@@ -161,6 +131,8 @@ def _import(store: Store, bundle: Bundle) -> Imported:
     moved = _moved(here, bundle)
     if moved == here and not turns:
         return Imported(here, Outcome.KNOWN)
+    if is_answering(here.id) or store.is_answered_elsewhere(here.id):
+        return Imported(here, Outcome.BUSY)
     change = change_chat(
         here.id,
         tip_hash=moved.tip_hash,

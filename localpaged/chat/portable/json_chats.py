@@ -58,7 +58,6 @@ def record_of(whole: WholeChat) -> dict[str, Any]:
         "forked_from": chat.forked_from,
         "system": chat.system,
         "options": _parsed(chat.options),
-        "draft": chat.draft,
         "tip": chat.tip_hash,
         "base": chat.base_hash,
         "view": chat.view_hash,
@@ -118,7 +117,7 @@ def read_chat(record: Record) -> Bundle:
         tip_hash=tip_hash,
         # which file answers is chosen here, never by a file
         model="",
-        draft=text_of(record, "draft", ""),
+        draft="",
         created_at=time_of(record, "created_at") or 0.0,
         updated_at=time_of(record, "updated_at") or 0.0,
         options=_chat_options(record),

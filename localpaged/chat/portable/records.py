@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
 from localpaged.store.text import storable
+
+MAX_NUMBER = 10**15
+# the year 9998 begins: later ones have no place in every time zone's calendar
+MAX_TIME_S = 253_339_228_800
 
 Record = Mapping[str, Any]
 
@@ -51,7 +54,8 @@ def optional_number(record: Record, name: str) -> float | None:
     value = record.get(name)
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    return float(value) if math.isfinite(value) and abs(value) < 1e15 else None
+    # compared before it is converted: a whole number in a file may be of any size
+    return float(value) if -MAX_NUMBER < value < MAX_NUMBER else None
 
 
 def optional_count(record: Record, name: str) -> int | None:
@@ -68,7 +72,7 @@ def time_of(record: Record, name: str) -> float | None:
     if isinstance(value, str):
         return _time_from_text(value)
     number = optional_number(record, name)
-    return number if number is not None and 0 <= number < 253_402_300_800 else None
+    return number if number is not None and 0 <= number < MAX_TIME_S else None
 
 
 def text_of_time(time_s: float) -> str:
@@ -79,7 +83,7 @@ def text_of_time(time_s: float) -> str:
 def _time_from_text(value: str) -> float | None:
     try:
         then = datetime.fromisoformat(value)
-    except ValueError:
+        seconds = then.replace(tzinfo=then.tzinfo or UTC).timestamp()
+    except (ValueError, OverflowError):
         return None
-    seconds = then.replace(tzinfo=then.tzinfo or UTC).timestamp()
-    return seconds if 0 <= seconds < 253_402_300_800 else None
+    return seconds if 0 <= seconds < MAX_TIME_S else None

@@ -6,6 +6,7 @@ import asyncio
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from localpaged.chat.portable.report import Imported, ImportReport, Outcome, summary
 from localpaged.errors import BadChatFile, LocalPagedError
 from localpaged.plain_text import visible
 from localpaged.tui.commands.base import CommandGroup
@@ -14,7 +15,6 @@ from localpaged.tui.figures import grouped
 from localpaged.tui.session import SessionModel
 
 if TYPE_CHECKING:
-    from localpaged.chat.portable.importing import Imported, ImportReport
     from localpaged.tui.app import LocalPagedApp
     from localpaged.tui.screens.chat import ChatScreen
 
@@ -84,7 +84,7 @@ class TransferCommands(CommandGroup):
         self._try(self._workspace.refresh)
         for imported in report.chats:
             session = self._workspace.find(imported.chat.id)
-            if session is not None and session.is_loaded and imported.outcome == "grew":
+            if session is not None and session.is_loaded and imported.outcome is Outcome.GREW:
                 self._read_anew(session)
         if len(report.chats) == 1:
             self._open(report.chats[0])
@@ -110,13 +110,7 @@ def _path(text: str) -> Path:
 
 
 def _told(report: ImportReport) -> str:
-    new = sum(imported.outcome == "new" for imported in report.chats)
-    grew = sum(imported.outcome == "grew" for imported in report.chats)
-    known = len(report.chats) - new - grew
-    parts = [f"Imported {'1 chat' if new == 1 else f'{grouped(new)} chats'}"]
-    parts += [f"{grouped(grew)} went on"] if grew else []
-    parts += [f"{grouped(known)} here already"] if known else []
-    text = ", ".join(parts)
+    text = summary(report.chats)
     if report.problems:
         more = report.num_problems - 1
         rest = f" and {grouped(more)} more" if more else ""

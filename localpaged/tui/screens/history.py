@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 # a search begins when nothing was typed for so long
 DEBOUNCE_S = 0.12
+# so many chats are listed: rows are made at once
+MAX_CHATS = 1_000
 SCOPES = (ChatScope.ALL, ChatScope.ARCHIVED, ChatScope.DELETED)
 IN_INPUT = (("Enter", "open"), ("Up Down", "choose"), ("Tab", "the list's keys"), ("^F", "filter"))
 IN_LIST = (
@@ -62,7 +64,7 @@ class HistoryScreen(Screen[HistoryItem | None]):
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "leave", "Back", show=False, priority=True),
+        Binding("escape,f6", "leave", "Back", show=False, priority=True),
         Binding("enter", "open", "Open", show=False, priority=True),
         Binding("down", "move(1)", "Down", show=False, priority=True),
         Binding("up", "move(-1)", "Up", show=False, priority=True),
@@ -207,7 +209,8 @@ class HistoryScreen(Screen[HistoryItem | None]):
     def _look(self, wanted: _Wanted) -> _Found:
         if not wanted.query.strip():
             chats = self._history.chats(wanted.scope)
-            return _Found(tuple(HistoryItem(chat) for chat in chats))
+            items = tuple(HistoryItem(chat) for chat in chats[:MAX_CHATS])
+            return _Found(items, is_cut=len(chats) > MAX_CHATS)
         result = self._history.search(wanted.query, scope=wanted.scope)
         items = tuple(item_of_hit(hit) for hit in result.hits)
         return _Found(items, result.is_cut, result.num_unindexed)
@@ -258,8 +261,10 @@ class HistoryScreen(Screen[HistoryItem | None]):
         text = f"{grouped(number)} {what}" if number == 1 else f"{grouped(number)} {what}s"
         if not number:
             text = "Nothing found" if is_search else "No chats"
-        elif self._found.is_cut:
+        elif self._found.is_cut and is_search:
             text = f"The best {text}; another word narrows them"
+        elif self._found.is_cut:
+            text = f"The latest {text}; searching finds the others"
         runs = [Run(text, Role.DIM)]
         if self._found.num_unindexed:
             left = grouped(self._found.num_unindexed)
