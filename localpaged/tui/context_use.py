@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from localpaged.engine.events import FinishReason, ReadyEvent
 from localpaged.errors import PromptTooLong
+from localpaged.store.rows import TurnStatus
+from localpaged.tui.session import Answer, SessionModel
 
 if TYPE_CHECKING:
     from localpaged.chat.events import TurnEnded
-    from localpaged.tui.session import SessionModel
     from localpaged.tui.workspace import EngineStatus
 
 
@@ -39,6 +40,17 @@ def context_use(session: SessionModel, engine: EngineStatus) -> ContextUse | Non
         return ContextUse(answer.prefill.prompt_tokens + answer.token_count, limit)
     refused = answer.turn.prompt_tokens
     return None if refused is None else ContextUse(refused + answer.token_count, limit)
+
+
+def mark_full(session: SessionModel, engine: EngineStatus) -> None:
+    """Mark what found no room when it was asked: the history keeps the numbers, not the limit."""
+    for entry in session.entries:
+        if not isinstance(entry, Answer) or entry.turn.prompt_tokens is None:
+            continue
+        turn, ready = entry.turn, engine.ready_of(entry.turn.model)
+        is_cut = entry.finish_reason is FinishReason.LENGTH or turn.status is TurnStatus.ERROR
+        used = entry.turn.prompt_tokens + (turn.completion_tokens or 0)
+        entry.is_context_full = is_cut and ready is not None and used >= ready.context_length
 
 
 def fills_context(ended: TurnEnded, ready: ReadyEvent | None) -> bool:

@@ -14,8 +14,9 @@ IN_LIST = "In the list of chats"
 IN_TRANSCRIPT = "In the transcript"
 MEMORY = "Memory"
 IN_BLOCKS = "In the blocks screen"
+IN_TOKENS = "In the token view"
 APP = "Application"
-GROUPS = (WRITING, CHATS, ANSWERS, IN_LIST, IN_TRANSCRIPT, MEMORY, IN_BLOCKS, APP)
+GROUPS = (WRITING, CHATS, ANSWERS, IN_LIST, IN_TRANSCRIPT, MEMORY, IN_BLOCKS, IN_TOKENS, APP)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +131,13 @@ ACTIONS = (
     Action("blocks", "KV memory, block by block", MEMORY, "F3", "f3", "blocks"),
     Action("pin", "Keep this chat in memory", MEMORY, "", slash="pin", argument="system"),
     Action("unpin", "Let this chat be evicted", MEMORY, "", slash="unpin"),
+    Action("token_step", "Token before or after", IN_TOKENS, "Left Right"),
+    Action("token_row", "Row above or below", IN_TOKENS, "j k"),
+    Action("token_surprise", "Next or previous surprise", IN_TOKENS, "n N"),
+    Action("token_other", "Another token in its place", IN_TOKENS, "Up Down"),
+    Action("token_take", "Go on with it in a fork", IN_TOKENS, "Enter"),
+    Action("token_fork", "Fork behind the token", IN_TOKENS, "f"),
+    Action("token_colours", "Surprise in colours", IN_TOKENS, "c"),
     Action("blocks_part", "Map or prefix tree", IN_BLOCKS, "Tab"),
     Action("blocks_view", "Colours: chat, refs, age, state", IN_BLOCKS, "m"),
     Action("blocks_pin", "Pin the branch, or unpin it", IN_BLOCKS, "p"),

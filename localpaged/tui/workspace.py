@@ -25,7 +25,7 @@ from localpaged.chat.models import name_of
 from localpaged.engine.events import LoadEvent, ReadyEvent
 from localpaged.errors import LocalPagedError
 from localpaged.store.rows import Chat
-from localpaged.tui.context_use import fills_context
+from localpaged.tui.context_use import fills_context, mark_full
 from localpaged.tui.fork_tree import by_family
 from localpaged.tui.session import Draft, SessionModel
 
@@ -152,6 +152,7 @@ class Workspace:
         """Show a chat; its transcript is read when it was not yet."""
         if not session.is_loaded:
             session.load(self._service.transcript(session.id))
+            mark_full(session, self.engine)
         self._set_unread(session, False)
         self._show(session)
 

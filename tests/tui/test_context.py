@@ -88,7 +88,7 @@ async def test_the_line_is_there_again_when_the_chat_is_opened_again():
     with open_service(engine) as service:
         async with stage(service, engine) as shown:
             await fill(shown)
-            await shown.press("j", "enter")
+            await shown.press("j", "down", "enter")
             await shown.until(lambda: len(engine.submitted) == 5)
             await shown.answer()
         async with stage(service, engine) as shown:

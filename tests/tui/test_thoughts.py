@@ -180,6 +180,35 @@ async def test_a_stray_mark_and_an_empty_thought_hide_nothing():
             assert "thought for" not in shown.text
 
 
+async def test_a_thought_that_is_being_read_stays_open_when_the_answer_begins():
+    pieces = ("<think>", *(f"thought {n}\n\n" for n in range(40)), "</think>", "the answer")
+    engine = ScriptedEngine([pieces])
+    with thinking_service(engine) as service:
+        async with stage(service, engine) as shown:
+            await shown.ask("q")
+            await shown.step(42)
+            await shown.press("pageup")
+            before = shown.text.split("\n")[4:12]
+            await shown.answer()
+            assert shown.text.split("\n")[4:12] == before
+            assert shown.transcript.document.num_lines > 40
+
+
+async def test_a_growing_thought_draws_its_end_alone():
+    pieces = ("<think>", *(f"thought {n} " * 9 + "\n\n" for n in range(200)))
+    engine = ScriptedEngine([pieces])
+    with thinking_service(engine) as service:
+        async with stage(service, engine) as shown:
+            await shown.ask("q")
+            await shown.step(150)
+            document = shown.transcript.document
+            engine.step()
+            shown.app.workspace.take(shown.app._bridge.drain())
+            first = document.update(shown.app.chat.moment)
+            assert document.num_lines > 300
+            assert first > document.num_lines - 12
+
+
 async def test_hostile_text_in_a_thought_is_text():
     hostile = "[b]x[/b] \x1b[31mred \u202eback \x9b2J \ud83d"
     engine = ScriptedEngine([("<think>", hostile, "</think>", "end")])

@@ -13,6 +13,7 @@ from localpaged.store.rows import Chat, TurnStatus
 from localpaged.tui.commands.base import CommandGroup
 from localpaged.tui.commands.chats import ChatCommands
 from localpaged.tui.commands.drafts import DraftCommands
+from localpaged.tui.context_use import mark_full
 from localpaged.tui.figures import grouped
 from localpaged.tui.screens.context import FORK, SLIDE, SUMMARISE, ContextScreen
 from localpaged.tui.screens.picker import Choice, PickerScreen
@@ -78,7 +79,8 @@ class ContextCommands(CommandGroup):
                 continue
             answer = session.answer(event.turn_id)
             is_full = answer is not None and answer.is_context_full
-            if is_full and session is self._workspace.current:
+            # who is writing already is told by the line under the answer
+            if is_full and session is self._workspace.current and not self._prompt.text:
                 self.show()
 
     # inside
@@ -138,6 +140,8 @@ class ContextCommands(CommandGroup):
             service.sampling_of(chat), max_tokens=summary.answer_tokens, min_tokens=0
         )
         turn = service.send(chat.id, SUMMARY_REQUEST, sampling=sampling)
+        # the summary is the same chat going on, not one about summaries
+        service.rename(chat.id, chat.title)
         self._pending[turn.id] = _Pending(room.question, summary.rest_hashes)
         session.add_sent(SUMMARY_REQUEST, turn)
         self._show_sent()
@@ -182,5 +186,6 @@ class ContextCommands(CommandGroup):
         if is_current:
             self._drafts.keep()
         session.load(self._app.service.transcript(session.id))
+        mark_full(session, self._workspace.engine)
         if is_current:
             self._screen.show_current()

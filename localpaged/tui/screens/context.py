@@ -21,12 +21,13 @@ STOP, SLIDE, SUMMARISE, FORK = "stop", "slide", "summarise", "fork"
 
 
 class ContextScreen(ModalScreen[str | None]):
-    """Dismisses with SLIDE, SUMMARISE or FORK; None leaves everything as it is."""
+    """Dismisses with SLIDE, SUMMARISE or FORK; None leaves everything as it is.
+
+    It comes by itself, so no letter does anything: who is typing must not choose.
+    """
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,q", "stop", "Stop here", show=False),
-        Binding("j", "move(1)", "Down", show=False),
-        Binding("k", "move(-1)", "Up", show=False),
+        Binding("escape", "stop", "Stop here", show=False),
     ]
 
     def __init__(self, room: ContextRoom) -> None:
@@ -45,14 +46,6 @@ class ContextScreen(ModalScreen[str | None]):
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
         """Enter or a click takes a way."""
         self.dismiss(None if event.option.id == STOP else event.option.id)
-
-    def action_move(self, step: int) -> None:
-        """The keys of the transcript work here, too."""
-        options = self.query_one(OptionList)
-        if step > 0:
-            options.action_cursor_down()
-        else:
-            options.action_cursor_up()
 
     def action_stop(self) -> None:
         """Change nothing."""

@@ -19,12 +19,14 @@ SHOWN_CHARS = 60_000
 class Folds:
     """Whether thoughts that are over are shown, one choice for all. UI thread only.
 
-    `version` changes with the choice.
+    `version` changes with the choice. `keeps_open`: the user has scrolled back and may be reading
+    the thought that ends now.
     """
 
     def __init__(self, *, is_shown: bool = False) -> None:
         self.is_shown = is_shown
         self.version = 0
+        self.keeps_open = False
 
     def toggle(self) -> None:
         """Show what is folded, fold what is shown."""
@@ -91,6 +93,8 @@ class ThoughtFold:
             self._version = self._folds.version
             self._own_choice = None
         is_over = thought.end is not None or not self._answer.is_open
+        if is_over and not self._is_over and self._body is not None and self._folds.keeps_open:
+            self._own_choice = True
         first = self._update_body(thought, is_over=is_over)
         self._is_over = is_over
         has_text = self._body is not None or bool(reasoning_of(self._answer.text, thought))

@@ -185,6 +185,11 @@ class Transcript(DocumentView):
         ):
             self._toggle_thought(index)
 
+    def advance(self, moment: Moment) -> None:
+        """Draw what the chat gained; a thought folds only where it moves nothing that is read."""
+        self.folds.keeps_open = not self.is_following
+        super().advance(moment)
+
     def toggle_thoughts(self, moment: Moment) -> None:
         """Unfold or fold the reasoning of all answers; what is in view stays."""
         self.folds.toggle()
