@@ -153,6 +153,7 @@ class EngineCore:
             self.scheduler.kv,
             self.scheduler.running,
             now_s=self._clock(),
+            context_blocks=self.scheduler.context_blocks,
             model_name=self._names["model_name"],
             block_bytes=self._block_bytes,
         )

@@ -101,7 +101,8 @@ class Inspection:
     """A pool between two steps. Byte i of the maps tells of the block with the number i.
 
     Blocks are numbered from 0; the two that pad are left out. `nodes` come from above to below,
-    each branch whole before its neighbour. What is in host memory is only counted.
+    each branch whole before its neighbour. What is in host memory is only counted. `going` is 1
+    for what would be evicted if one more full context were needed.
     """
 
     model_name: str = ""
@@ -111,6 +112,7 @@ class Inspection:
     refs: bytes = b""
     ages: bytes = b""
     owners: bytes = b""
+    going: bytes = b""
     chats: tuple[str, ...] = ()
     max_blocks: int = 0
     host_used_blocks: int = 0

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import heapq
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Iterable
 from operator import add
 
@@ -38,10 +40,14 @@ def inspect(
     running: Iterable[Sequence],
     *,
     now_s: float,
+    context_blocks: int = 0,
     model_name: str = "",
     block_bytes: int = 0,
 ) -> Inspection:
-    """Return what lies in every block; `now_s` is on the clock that the tree was given."""
+    """Return what lies in every block; `now_s` is on the clock that the tree was given.
+
+    `context_blocks` is what a full context needs.
+    """
     pool = kv.pool
     counts = pool.counts()
     refs = _saturated(counts)
@@ -54,6 +60,7 @@ def inspect(
     chats: dict[str, int] = {}
     pins = _pins_by_block(kv)
     nodes: list[TreeNode] = []
+    last_used: list[int] = []
     for branch in kv.tree.branches():
         owner = _owner(branch.users, chats)
         age = age_of(now_s - branch.used_s)
@@ -61,6 +68,11 @@ def inspect(
             owners[block] = owner
             ages[block] = age
         nodes.append(_node(branch, counts, pins, age=age))
+        last_used.append(branch.last_used)
+    missing = context_blocks - (kv.num_available - pool.num_cached)
+    going = bytearray(len(states) - RESERVED)
+    for block in _first_to_go(nodes, last_used, missing):
+        going[block] = 1
     tables: list[BlockTable] = []
     for sequence in running:
         owner = _owner((sequence.request.chat_id,), chats)
@@ -77,6 +89,7 @@ def inspect(
         refs=refs[RESERVED:],
         ages=bytes(ages[RESERVED:]),
         owners=bytes(owners[RESERVED:]),
+        going=bytes(going),
         chats=tuple(chats)[:MAX_CHATS],
         max_blocks=kv.max_blocks,
         host_used_blocks=kv.host.num_used,
@@ -111,6 +124,26 @@ def pin_view(kv: KVManager, key: str) -> PinView:
 def age_of(seconds: float) -> int:
     """Return the byte that tells of something last used `seconds` ago."""
     return bisect_left(AGE_BOUNDS_S, seconds + 1e-9)
+
+
+def _first_to_go(nodes: list[TreeNode], last_used: list[int], count: int) -> list[int]:
+    """Return the blocks that are evicted when `count` are needed, in that order."""
+    places = {node.id: place for place, node in enumerate(nodes)}
+    children = Counter(node.parent_id for node in nodes)
+    leaves = [(last_used[i], i) for i, node in enumerate(nodes) if not children[node.id]]
+    heapq.heapify(leaves)
+    going: list[int] = []
+    while leaves and len(going) < count:
+        node = nodes[heapq.heappop(leaves)[1]]
+        size = len(node.blocks)
+        kept = max(size - node.num_cached, size - (count - len(going)))
+        going += reversed(node.blocks[kept:])
+        if kept == 0 and node.parent_id is not None:
+            children[node.parent_id] -= 1
+            if not children[node.parent_id]:
+                place = places[node.parent_id]
+                heapq.heappush(leaves, (last_used[place], place))
+    return going
 
 
 def _saturated(counts: list[int]) -> bytes:

@@ -42,6 +42,7 @@ class Branch(NamedTuple):
     """An edge as it is now, to be read at once: `id` is never used again for another one.
 
     `start` blocks lie before it. `users` are all who ever went through it while it was there.
+    What was used last has the largest `last_used`.
     """
 
     id: int
@@ -51,6 +52,7 @@ class Branch(NamedTuple):
     blocks: Sequence[int]
     users: AbstractSet[str]
     used_s: float
+    last_used: int
 
 
 class _Node:
@@ -221,7 +223,16 @@ class PrefixTree:
             start = starts[node.parent.id]
             starts[node.id] = start + len(node.blocks)
             above = None if node.parent is self._root else node.parent.id
-            yield Branch(node.id, above, start, node.keys, node.blocks, node.users, node.used_s)
+            yield Branch(
+                node.id,
+                above,
+                start,
+                node.keys,
+                node.blocks,
+                node.users,
+                node.used_s,
+                node.last_used,
+            )
 
     def path(self, node_id: int) -> list[BlockKey]:
         """Return the keys of the whole prefix that ends with a branch; empty when it is unknown."""

@@ -110,11 +110,11 @@ class Scheduler:
 
     def pin(self, key: str, tokens: Iterable[int]) -> None:
         """Keep the KV of a prefix; raises NoRoom when no full context would fit beside all pins."""
-        self.kv.pin(key, tokens, reserved_blocks=self._context_blocks)
+        self.kv.pin(key, tokens, reserved_blocks=self.context_blocks)
 
     def pin_branch(self, key: str, node_id: int) -> None:
         """Keep the prefix that ends with a branch of the tree; raises NoRoom, as `pin` does."""
-        self.kv.pin_branch(key, node_id, reserved_blocks=self._context_blocks)
+        self.kv.pin_branch(key, node_id, reserved_blocks=self.context_blocks)
 
     def plan(self) -> StepPlan | None:
         """Decide the next step, or return None when nothing waits or runs."""
@@ -215,7 +215,8 @@ class Scheduler:
         return self.plan()
 
     @property
-    def _context_blocks(self) -> int:
+    def context_blocks(self) -> int:
+        """Blocks of one full context."""
         return -(-self.config.context_length // self.config.block_size)
 
     def _read_before(self) -> int:

@@ -4,6 +4,7 @@ import time
 
 import pytest
 
+from localpaged.engine.block_pool import NUM_RESERVED_BLOCKS
 from localpaged.engine.inspection import (
     AGE_BOUNDS_S,
     FIRST_CHAT,
@@ -13,7 +14,7 @@ from localpaged.engine.inspection import (
     SEVERAL_OWNERS,
     BlockState,
 )
-from localpaged.engine.inspector import age_of
+from localpaged.engine.inspector import age_of, inspect
 from localpaged.errors import NoRoom
 from testkit.engine_runs import make_core, make_request, run
 from testkit.inspections import check_inspection
@@ -54,6 +55,18 @@ def test_running_sequences_tell_their_own_and_shared_blocks():
     for table in core.inspect().tables:
         assert (table.shared_blocks, table.own_blocks) == (3, 2)
     check_inspection(core)
+
+
+@pytest.mark.parametrize("count", [0, 1, 3, 7, 20])
+def test_what_one_more_context_would_evict_is_told_beforehand(count):
+    core = make_core(num_blocks=40, context_length=16 * 30)
+    for number in (3, 1, 2, 1):
+        run(core, [make_request(str(number), [*SYSTEM, *[number] * 17 * number], max_tokens=17)])
+    kv = core.scheduler.kv
+    seen = inspect(kv, (), now_s=0.0, context_blocks=kv.num_available - kv.pool.num_cached + count)
+    going = {block for block in range(seen.num_blocks) if seen.going[block]}
+    evicted = kv.tree.evict(count, lambda block: True)
+    assert going == {block - NUM_RESERVED_BLOCKS for block in evicted}
 
 
 def test_only_what_nobody_holds_is_evicted_and_from_its_end():

@@ -255,15 +255,15 @@ async def test_letters_stand_for_colours_on_ascii_terminals():
             assert not set("▀█├└×❯") & set(shown.text)
 
 
-@pytest.mark.parametrize("size", [SMALL, LARGE])
-async def test_hostile_titles_and_texts_stay_text(size):
+async def test_hostile_titles_and_texts_stay_text():
     engine = ScriptedEngine(total_blocks=64)
     with open_service(engine) as service:
         chat = service.new_chat(title=HOSTILE).id
         engine.remember(chat, (*(piece_id(HOSTILE) for _ in range(40)), 7))
-        async with stage(service, engine, size=size) as shown:
+        async with stage(service, engine, size=LARGE) as shown:
             await open_blocks(shown)
-            for _ in range(2):
+            for size in (LARGE, SMALL, SMALL):
+                await shown.resize(*size)
                 assert not set("\x1b\u202e\u200b") & set(shown.text)
                 assert "[b]$x[/b]" in shown.text
                 await shown.press("tab")
@@ -278,17 +278,17 @@ def test_every_class_has_a_colour_in_every_palette():
             TextualStyle.parse(textual_colour(paint, palette))
 
 
-@pytest.mark.parametrize("theme", [LIGHT, ANSI, PLAIN])
-async def test_the_map_follows_the_theme(theme):
+async def test_the_map_follows_the_theme():
     engine = ScriptedEngine(total_blocks=64)
     with open_service(engine) as service:
         fill(service, engine)
         async with stage(service, engine, size=LARGE) as shown:
             screen = await open_blocks(shown)
-            shown.app.theme = theme
-            await look(shown)
-            await shown.press("m")
-            assert "cached" in shown.text and screen.block_map.num_painted
+            for theme in (LIGHT, ANSI, PLAIN):
+                shown.app.theme = theme
+                painted = screen.block_map.num_painted
+                await shown.press("m")
+                assert screen.block_map.num_painted > painted
 
 
 async def test_a_block_in_use_tells_who_holds_it():
@@ -301,6 +301,21 @@ async def test_a_block_in_use_tells_who_holds_it():
             await open_blocks(shown)
             assert "held by 2: Venice, Mainz" in shown.text
             assert "last used now" in shown.text
+
+
+async def test_what_would_be_evicted_next_is_told_beforehand():
+    engine = ScriptedEngine(total_blocks=16)
+    engine.reserved_blocks = 4
+    with open_service(engine) as service:
+        fill(service, engine)
+        async with stage(service, engine) as shown:
+            screen = await open_blocks(shown)
+            await shown.press("m", "m", "m")
+            assert "█ would go first" in shown.text
+            going = engine.inspect().result().going
+            assert sum(going) == 2
+            screen.block_map.go_to(going.index(1))
+            await shown.until_shown("cached, would go first")
 
 
 async def test_a_chat_and_its_system_text_are_pinned_by_command():

@@ -47,7 +47,8 @@ def block_lines(
     if not 0 <= block < seen.num_blocks:
         return []
     state = BlockState(seen.states[block])
-    lines = [_title(f"Block {grouped(block)}", STATE_WORDS[state])]
+    word = "cached, would go first" if seen.going[block] else STATE_WORDS[state]
+    lines = [_title(f"Block {grouped(block)}", word)]
     if state is BlockState.FREE:
         return lines
     place = seen.place(block)

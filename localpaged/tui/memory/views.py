@@ -11,6 +11,7 @@ from localpaged.engine.inspection import (
     AGE_BOUNDS_S,
     FIRST_CHAT,
     SEVERAL_OWNERS,
+    BlockState,
     Inspection,
 )
 
@@ -58,6 +59,7 @@ STATES = (
     Swatch("#", "held", "in use"),
     Swatch("=", "cached", "cached"),
     Swatch("P", "pinned", "pinned"),
+    Swatch("-", "going", "would go first"),
 )
 REFS = (
     Swatch(".", "free", "free"),
@@ -111,7 +113,7 @@ def picture(
     """Return the classes of all blocks in a view."""
     match view:
         case View.STATE:
-            return Picture(seen.states, STATES)
+            return Picture(_with_going(seen), STATES)
         case View.REFS:
             return Picture(_unless_free(seen, seen.refs.translate(_REF_CLASSES)), REFS)
         case View.AGE:
@@ -142,6 +144,12 @@ def _unless_free(seen: Inspection, classes: bytes) -> bytes:
     """Put class 0 where a block is free."""
     mask = int.from_bytes(seen.states.translate(_USED))
     return (int.from_bytes(classes) & mask).to_bytes(len(classes))
+
+
+def _with_going(seen: Inspection) -> bytes:
+    """Make 4 of the 2 of cached blocks that would be evicted next."""
+    going = int.from_bytes(seen.going) * (4 - BlockState.CACHED)
+    return (int.from_bytes(seen.states) + going).to_bytes(len(seen.states))
 
 
 def _by_chat(seen: Inspection, colours: ChatColours, title_of: Callable[[str], str]) -> Picture:

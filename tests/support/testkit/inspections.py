@@ -37,6 +37,9 @@ def check_inspection(core: EngineCore) -> None:
             assert len(paths[block]) == node.start_blocks + place + 1
             assert seen.place(block) == (node, place)
             assert seen.owners[block] == _owner(seen, node)
+    missing = core.scheduler.context_blocks - (kv.num_available - pool.num_cached)
+    assert sum(seen.going) == max(0, min(missing, pool.num_cached))
+    assert all(seen.states[b] == BlockState.CACHED for b, goes in enumerate(seen.going) if goes)
     running = core.scheduler.running
     assert [t.request_id for t in seen.tables] == [s.request.id for s in running]
     for table, sequence in zip(seen.tables, running, strict=True):

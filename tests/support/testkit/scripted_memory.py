@@ -68,6 +68,7 @@ class ScriptedMemory:
                 self.kv,
                 self.running,
                 now_s=self.clock_s,
+                context_blocks=self.reserved_blocks,
                 model_name="fake-model",
                 block_bytes=BLOCK_BYTES,
             )
