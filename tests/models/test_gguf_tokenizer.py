@@ -129,6 +129,7 @@ def test_sentencepiece_pieces_become_exact_text(tmp_path: Path):
     assert "<0x0A>" in [reference.id_to_piece(id_) for id_ in ids]
     assert chat.decode(ids) == "Hello world,\n again"
     assert b"".join(chat.token_bytes[id_] for id_ in ids) == b" Hello world,\n again"
+    assert b"".join(chat.pieces(ids)) == b"Hello world,\n again"
     assert chat.strips_first_space
 
 
