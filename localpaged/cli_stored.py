@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import pairwise, takewhile
@@ -23,7 +24,9 @@ SHORT_ID_CHARS = 10
 @contextmanager
 def open_store() -> Iterator[Store]:
     """The user's history while the block runs. Raises StoreError, also for what stays unsaved."""
-    from localpaged.store.store import Store
+    # sqlite-utils loads numpy, if it can, to know its numbers; there are none of them here
+    with _without("numpy"):
+        from localpaged.store.store import Store
 
     store = Store.open()
     try:
@@ -97,6 +100,22 @@ def print_json(value: Any) -> None:
     """Write JSON to stdout."""
     # ASCII only: what acts on a terminal stays an escape, and any reader gets the exact text
     click.echo(json.dumps(value, indent=2))
+
+
+@contextmanager
+def _without(module: str) -> Iterator[None]:
+    """Let imports in the block go without a module that takes long to load.
+
+    Only where no other thread imports anything.
+    """
+    if module in sys.modules:
+        yield
+        return
+    sys.modules[module] = None  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        del sys.modules[module]
 
 
 def _are_equal(characters: tuple[str, str]) -> bool:

@@ -92,7 +92,7 @@ class ChatHistory:
             chat = conversation.chat
             if message_hash in {message.hash for message in conversation.messages}:
                 return chat
-            if self._live.of_chat(chat_id):
+            if self._live.of_chat(chat_id) or self.store.is_answered_elsewhere(chat_id):
                 raise ChatError(
                     "That message is on another branch, and the chat is still answering.",
                     hint="Stop it, or wait for its end.",

@@ -92,7 +92,7 @@ ACTIONS = (
     Action("browse", "Search and tidy all chats", CHATS, "F6", "f6", "history"),
     Action("search", "Search all chats", CHATS, "", slash="search", argument="text"),
     Action(
-        *("export", "Export the chat to a file", CHATS, ""),
+        *("export", "Export the chat to a file", IN_TRANSCRIPT, "x"),
         slash="export",
         argument="md|json path",
     ),

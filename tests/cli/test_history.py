@@ -199,4 +199,4 @@ def test_reading_commands_load_nothing_heavy(chat_id):
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
     )
     loaded = set(done.stdout.split())
-    assert not loaded & {"torch", "textual", "transformers", "localpaged.engine.engine"}
+    assert not loaded & {"numpy", "torch", "textual", "transformers", "localpaged.engine.engine"}

@@ -111,6 +111,16 @@ async def test_what_cannot_be_read_is_told_and_the_rest_is_there(folder):
             assert [chat.title for chat in service.chats()] == ["Good"]
 
 
+async def test_a_key_in_the_transcript_exports_the_chat(folder):
+    write_chat([("question", "answer")], title="Fruit")
+    engine = ScriptedEngine()
+    with open_service(engine) as service:
+        async with stage(service, engine) as shown:
+            shown.transcript.focus()
+            await shown.press("x")
+            await shown.until(lambda: (folder / "Fruit.md").exists())
+
+
 async def test_the_history_screen_exports_the_chat_at_the_cursor(folder):
     write_chat([("question", "answer")], title="Fruit")
     engine = ScriptedEngine()
