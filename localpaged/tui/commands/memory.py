@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from localpaged.tui.commands.base import CommandGroup
 from localpaged.tui.commands.chats import ChatCommands
-from localpaged.tui.commands.memory_deeds import tell_pinned
+from localpaged.tui.commands.memory_deeds import tell_pinned, tell_unpinned
 from localpaged.tui.screens.blocks import BlocksScreen
 from localpaged.tui.screens.why import WhyScreen
 
@@ -57,7 +57,7 @@ class MemoryCommands(CommandGroup):
 
         def told(num_blocks: int) -> None:
             if num_blocks:
-                self._app.tell(f"Unpinned: {num_blocks:,} blocks can be evicted again.")
+                tell_unpinned(self._app, num_blocks)
             else:
                 self._app.tell("Nothing of this chat is pinned.")
 

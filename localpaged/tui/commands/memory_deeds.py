@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from localpaged.engine.inspection import Inspection, PinView, TreeNode
 from localpaged.tui.figures import grouped
-from localpaged.tui.memory.headlines import blocks_and_bytes
+from localpaged.tui.memory.headlines import blocks_and_bytes, counted_blocks
 from localpaged.tui.memory.tree_rows import TreeRow
 from localpaged.tui.screens.picker import Choice, PickerScreen
 
@@ -72,7 +72,7 @@ class MemoryDeeds:
         self._done()
 
     def _tell_unpinned(self, pin: PinView) -> None:
-        self._app.tell(f"Unpinned: {grouped(pin.num_held)} blocks can be evicted again.")
+        tell_unpinned(self._app, pin.num_held)
         self._done()
 
 
@@ -80,4 +80,9 @@ def tell_pinned(app: LocalPagedApp, pin: PinView) -> None:
     """Say what is pinned, and that it is for this run alone."""
     later = pin.num_blocks - pin.num_held
     rest = f", {grouped(later)} more as soon as they are computed" if later else ""
-    app.tell(f"Pinned {grouped(pin.num_held)} blocks{rest}, until you unpin them or quit.")
+    app.tell(f"Pinned {counted_blocks(pin.num_held)}{rest}, until you unpin or quit.")
+
+
+def tell_unpinned(app: LocalPagedApp, num_blocks: int) -> None:
+    """Say what is not pinned any more."""
+    app.tell(f"Unpinned: {counted_blocks(num_blocks)} can be evicted again.")

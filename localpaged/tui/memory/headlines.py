@@ -77,4 +77,9 @@ def total_runs(
 def blocks_and_bytes(num_blocks: int, seen: Inspection) -> str:
     """31 blocks (697 KiB)."""
     size = byte_size(num_blocks * seen.block_bytes)
-    return f"{grouped(num_blocks)} {'block' if num_blocks == 1 else 'blocks'} ({size})"
+    return f"{counted_blocks(num_blocks)} ({size})"
+
+
+def counted_blocks(number: int) -> str:
+    """1 block, 31 blocks."""
+    return f"{grouped(number)} {'block' if number == 1 else 'blocks'}"
