@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from localpaged.chat.attached import without_files
+
 AUTO_TITLE_CHARS = 60
 ELLIPSIS = "…"
 _JOINERS = "\N{ZERO WIDTH JOINER}\N{ZERO WIDTH NON-JOINER}"  # scripts and emoji need them
@@ -15,8 +17,9 @@ def one_line(text: str) -> str:
 
 def auto_title(first_message: str) -> str:
     """Name a chat after the first words of its first message."""
+    written = without_files(first_message)
     # A pasted book need not be cleaned to its last page for sixty characters.
-    line = one_line(first_message[: AUTO_TITLE_CHARS * 20])
+    line = one_line(written[: AUTO_TITLE_CHARS * 20])
     if len(line) <= AUTO_TITLE_CHARS:
         return line
     cut = line[: AUTO_TITLE_CHARS - len(ELLIPSIS)]

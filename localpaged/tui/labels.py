@@ -8,34 +8,18 @@ very form makes it a label again when a draft is read from the history.
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Iterator, Mapping
-from pathlib import PurePath
+from collections.abc import Container, Mapping
 
 from rich.cells import cell_len, set_cell_size
 
+from localpaged.chat.attached import attached_files, is_attached_file
 from localpaged.plain_text import visible
 from localpaged.tui.figures import grouped
 
 MAX_PLAIN_CHARS = 2_000
 MAX_PLAIN_LINES = 20
 NAME_CELLS = 28
-_HEAD = re.compile(r"^File: ([^\n]+)\n(`{3,64})(?!`)[^\n`]*\n", re.MULTILINE)
 _PRICED = re.compile(r" tok · [\d,]+ blocks?\]\Z")
-_KIND = re.compile(r"[A-Za-z0-9+#-]{1,12}")
-
-
-def file_block(name: str, text: str) -> str:
-    """Return an attached file as it stands in the message."""
-    longest = max((len(run) for run in re.findall("`+", text)), default=0)
-    fence = "`" * max(3, longest + 1)
-    suffix = PurePath(name).suffix.removeprefix(".")
-    kind = suffix if _KIND.fullmatch(suffix) else ""
-    return f"File: {visible(name)}\n{fence}{kind}\n{text}\n{fence}"
-
-
-def is_file_block(text: str) -> bool:
-    """Whether a text is an attached file and nothing else."""
-    return list(_blocks(text)) == [(0, len(text))]
 
 
 def is_priced(label: str) -> bool:
@@ -52,9 +36,9 @@ def is_plain(text: str) -> bool:
 
 def label_for(text: str, *, taken: Container[str], price: str = "") -> str:
     """Return a label for `text` that is not taken; `price` tells what it costs."""
-    head = _HEAD.match(text) if is_file_block(text) else None
-    if head is not None:
-        what, lines = _short(head[1]), text.count("\n") - 2
+    if is_attached_file(text):
+        (file,) = attached_files(text)
+        what, lines = _short(file.name), file.num_lines
         size = "1 line" if lines == 1 else f"{grouped(lines)} lines"
     else:
         what, lines = "pasted", text.count("\n") + 1
@@ -80,12 +64,23 @@ def folded(full: str) -> tuple[str, dict[str, str]]:
         parts.append(text)
 
     end = 0
-    for start, stop in _blocks(full):
-        add(full[end:start], is_file=False)
-        add(full[start:stop], is_file=True)
-        end = stop
+    for file in attached_files(full):
+        add(full[end : file.start], is_file=False)
+        add(full[file.start : file.stop], is_file=True)
+        end = file.stop
     add(full[end:], is_file=False)
     return "".join(parts), pastes
+
+
+def with_file_labels(message: str) -> str:
+    """Return a message with labels in place of its files, for where it is shown short."""
+    parts: list[str] = []
+    end = 0
+    for file in attached_files(message):
+        label = label_for(message[file.start : file.stop], taken=())
+        parts += [message[end : file.start], label]
+        end = file.stop
+    return "".join([*parts, message[end:]])
 
 
 def expanded(text: str, pastes: Mapping[str, str]) -> str:
@@ -96,14 +91,14 @@ def expanded(text: str, pastes: Mapping[str, str]) -> str:
     used: set[str] = set()
     for piece in labels_in(pastes).split(text):
         if piece not in pastes or piece in used:
-            if piece and parts and is_file_block(parts[-1]) and not piece.startswith("\n"):
+            if piece and parts and is_attached_file(parts[-1]) and not piece.startswith("\n"):
                 piece = "\n" + piece.removeprefix(" ")
             parts.append(piece)
             continue
         used.add(piece)
         block = pastes[piece]
         before = "".join(parts[-1:])
-        if is_file_block(block) and before and not before.endswith("\n"):
+        if is_attached_file(block) and before and not before.endswith("\n"):
             parts[-1] = before.rstrip(" ") + "\n"
         parts.append(block)
     return "".join(parts)
@@ -112,25 +107,6 @@ def expanded(text: str, pastes: Mapping[str, str]) -> str:
 def labels_in(pastes: Mapping[str, str]) -> re.Pattern[str]:
     """What finds labels in a text; the labels themselves are its one group."""
     return re.compile("(" + "|".join(map(re.escape, pastes)) + ")")
-
-
-def _blocks(text: str) -> Iterator[tuple[int, int]]:
-    """Where attached files begin and end in a text."""
-    at = 0
-    while (head := _HEAD.search(text, at)) is not None:
-        end = _end_of_fence(text, head[2], head.end() - 1)
-        if end:
-            yield head.start(), end
-        at = end or head.end()
-
-
-def _end_of_fence(text: str, fence: str, at: int) -> int:
-    """Where the line that closes a fence ends; 0 when none does."""
-    while (at := text.find(f"\n{fence}", at)) >= 0:
-        at += 1 + len(fence)
-        if text[at : at + 1] in ("", "\n"):
-            return at
-    return 0
 
 
 class Taken:

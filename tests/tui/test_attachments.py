@@ -247,3 +247,23 @@ async def test_more_than_the_context_is_told_as_such(tmp_path):
             shown.app.commands.attaching.attach(str(path))
             await shown.until_shown("more than the context of 8,192 tokens")
             assert "UTF-8 became 1 marks" in shown.text
+
+
+async def test_a_sent_file_is_short_in_the_transcript_until_it_is_wanted(notes):
+    engine = ScriptedEngine(lambda request: ("ok",))
+    with open_service(engine) as service:
+        async with stage(service, engine) as shown:
+            shown.app.commands.attaching.attach(str(notes))
+            await shown.until(lambda: LABEL in shown.prompt.text)
+            await shown.write(" What is it?")
+            await shown.press("enter")
+            await shown.answer()
+            assert "❯ [notes.txt 312 lines]" in shown.text
+            assert "What is it?" in shown.text
+            assert "314 more lines, click to show" in shown.text
+            assert service.chats()[0].title == "What is it?"
+            assert "line 300" not in shown.text
+            shown.transcript.document.toggle_fold(0)
+            shown.transcript.redraw()
+            await shown.settle()
+            assert "more lines, click" not in shown.text

@@ -8,8 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from localpaged.chat.attached import file_block, is_attached_file
+from localpaged.chat.title import auto_title
 from localpaged.plain_text import visible
-from localpaged.tui.labels import expanded, file_block, folded, is_file_block, is_priced, label_for
+from localpaged.tui.labels import expanded, folded, is_priced, label_for
 
 LONG = "line\n" * 40
 TEXTS = st.lists(
@@ -32,7 +34,7 @@ def test_what_is_folded_for_the_prompt_is_sent_exactly(text):
 )
 def test_a_file_is_one_block_whatever_is_in_it(text):
     block = file_block("notes.txt", text)
-    assert is_file_block(block)
+    assert is_attached_file(block)
     shown, pastes = folded(f"Look at this.\n{block}\nWhat is it?")
     assert list(pastes.values()) == [block]
     assert shown.splitlines()[0] == "Look at this."
@@ -85,3 +87,10 @@ def test_blocks_that_never_end_cost_no_time():
     started = time.perf_counter()
     folded(text)
     assert time.perf_counter() - started < 2.0
+
+
+def test_a_title_is_of_what_was_written_else_of_the_files_name():
+    block = file_block("notes.txt", LONG)
+    assert auto_title(f"{block}\nWhat is it?") == "What is it?"
+    assert auto_title(f"{block}\n{block}") == "notes.txt, notes.txt"
+    assert auto_title("File: no file") == "File: no file"

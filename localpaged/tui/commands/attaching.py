@@ -6,13 +6,13 @@ import asyncio
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
+from localpaged.chat.attached import file_block
 from localpaged.engine.params import BLOCK_SIZE_TOKENS
 from localpaged.errors import LocalPagedError
 from localpaged.plain_text import visible
 from localpaged.tui.attachments import Attachment, is_file_path, path_of, read_attachment
 from localpaged.tui.commands.base import CommandGroup
 from localpaged.tui.figures import grouped, percent
-from localpaged.tui.labels import file_block
 from localpaged.tui.screens.ask_text import AskTextScreen
 from localpaged.tui.screens.confirm import ConfirmScreen
 

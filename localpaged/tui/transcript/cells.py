@@ -9,6 +9,7 @@ from localpaged.store.rows import TurnStatus
 from localpaged.tui.figures import grouped
 from localpaged.tui.glyphs import Glyphs
 from localpaged.tui.keys import key_of
+from localpaged.tui.labels import with_file_labels
 from localpaged.tui.markdown.growing import GrowingMarkdown
 from localpaged.tui.markdown.line import BLANK, Line, Role, Run, indent
 from localpaged.tui.markdown.wrap import TAB_CELLS, wrap_runs
@@ -89,6 +90,9 @@ class QuestionCell:
         is_long = num_lines > FOLDED_LINES or len(text) > FOLD_CHARS
         if not (self.is_folded and is_long):
             return text, 0
+        text = with_file_labels(text)
+        if text.count("\n") < FOLDED_LINES and len(text) <= FOLD_CHARS:
+            return text, num_lines - text.count("\n") - 1
         shown = "\n".join(text[:FOLD_CHARS].split("\n")[:SHOWN_OF_FOLDED])
         return shown, max(1, num_lines - shown.count("\n") - 1)
 
