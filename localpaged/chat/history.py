@@ -75,10 +75,15 @@ class ChatHistory:
         """
         return export_to(self.store, [chat_id], ChatFormat(kind), path)
 
-    def import_file(self, path: Path) -> ImportReport:
+    def import_file(
+        self, path: Path, *, may_go_on: Callable[[], bool] = lambda: True
+    ) -> ImportReport:
         """Add the chats of a file; not for the UI's thread. Raises BadChatFile and StoreError."""
         return import_file(
-            self.store, path, is_answering=lambda chat_id: bool(self._live.of_chat(chat_id))
+            self.store,
+            path,
+            is_answering=lambda chat_id: bool(self._live.of_chat(chat_id)),
+            may_go_on=may_go_on,
         )
 
     def show(self, chat_id: str, message_hash: str) -> Chat:

@@ -319,6 +319,15 @@ def test_a_chat_that_is_answering_is_left_as_it_is(store: Store, other: Store, t
     assert other.chat(chat_id).tip_hash == tip.hash
 
 
+def test_an_import_can_be_stopped_between_two_chats(store: Store, other: Store, tmp_path: Path):
+    ids = [write_branched(store), write_branched(store, "second")]
+    path = export_to(store, ids, ChatFormat.JSON, tmp_path / "out.json")
+    report = import_file(other, path, may_go_on=lambda: False)
+    assert [imported.chat.id for imported in report.chats] == ids[:1]
+    assert "stopped" in report.problems[0]
+    assert outcomes(import_file(other, path)) == [Outcome.KNOWN, Outcome.NEW]
+
+
 JSON = st.recursive(
     st.one_of(
         st.none(),

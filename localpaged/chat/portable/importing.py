@@ -30,13 +30,18 @@ _SAVE_CHECK_S = 0.25
 
 
 def import_file(
-    store: Store, path: Path, *, is_answering: Callable[[str], bool] = lambda _: False
+    store: Store,
+    path: Path,
+    *,
+    is_answering: Callable[[str], bool] = lambda _: False,
+    may_go_on: Callable[[], bool] = lambda: True,
 ) -> ImportReport:
     """Add the chats of a file: our JSON or Markdown, or conversations.json of ChatGPT.
 
     Each chat is on the disk before the next one is read; one that `is_answering`, here or in
-    another program, is left as it is. Raises BadChatFile when nothing can be read, StoreError when
-    nothing can be saved. Not for the UI's thread.
+    another program, is left as it is. It ends early when it no longer `may_go_on`. Raises
+    BadChatFile when nothing can be read, StoreError when nothing can be saved. Not for the UI's
+    thread.
     """
     chats: list[Imported] = []
     problems: list[str] = []
@@ -48,6 +53,9 @@ def import_file(
                     continue
                 problems += [f"“{read.chat.title}”, {problem}" for problem in read.problems]
                 chats.append(_import(store, read, is_answering))
+                if not may_go_on():
+                    problems.append("the rest of the file was not read: the import was stopped")
+                    break
     except OSError as error:
         raise BadChatFile(f"{path} cannot be read: {error.strerror}.") from error
     except (BadJson, BadRecord, UnicodeDecodeError) as error:

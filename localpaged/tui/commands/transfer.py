@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -71,11 +73,16 @@ class TransferCommands(CommandGroup):
             self._app.tell(f"Wrote {written}", for_s=TOLD_S)
 
     async def _import(self, path: str) -> None:
+        is_left = threading.Event()
+        reading = partial(self._history.import_file, may_go_on=lambda: not is_left.is_set())
         try:
-            report = await asyncio.to_thread(self._history.import_file, _path(path))
+            report = await asyncio.to_thread(reading, _path(path))
         except LocalPagedError as error:
             self._app.tell_error(error)
             return
+        finally:
+            # who quits does not wait for the rest of a long file
+            is_left.set()
         self._show(report)
         self._app.tell(_told(report), is_error=bool(report.num_problems), for_s=TOLD_S)
 

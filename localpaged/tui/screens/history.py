@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from dataclasses import dataclass
 from time import time
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
@@ -14,7 +13,6 @@ from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
 from localpaged.errors import LocalPagedError
-from localpaged.store.rows import Chat
 from localpaged.store.scope import ChatScope
 from localpaged.tui.figures import grouped
 from localpaged.tui.glyphs import Glyphs
@@ -60,7 +58,8 @@ class HistoryScreen(Screen[HistoryItem | None]):
     """Dismisses with the item to open, or None. UI thread only; it reads on another.
 
     Invariant: at most one reading is under way; when it is done and `_wanted` has changed
-    meanwhile, the next one begins. `_shown` is what the list was made from.
+    meanwhile, the next one begins. `_shown` is what the list was made from. `_is_open_asked`: the
+    first hit of what is read is to be opened.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -93,6 +92,7 @@ class HistoryScreen(Screen[HistoryItem | None]):
         self._shown: _Wanted | None = None
         self._found = _Found()
         self._is_reading = False
+        self._is_open_asked = False
         self._timer: Timer | None = None
         self._head = StatusLine(id="history-head")
         self._list = HitList(id="history-list")
@@ -132,6 +132,7 @@ class HistoryScreen(Screen[HistoryItem | None]):
         if event.value == self._wanted.query:
             return
         self._wanted = self._wanted._replace(query=event.value)
+        self._is_open_asked = False
         if self._timer is not None:
             self._timer.stop()
         self._timer = self.set_timer(DEBOUNCE_S, self._read)
@@ -154,7 +155,8 @@ class HistoryScreen(Screen[HistoryItem | None]):
     def action_open(self) -> None:
         """Leave with the item at the cursor; of what is still searched for, with the first hit."""
         if not self._is_up_to_date:
-            self._when_read(self.action_open)
+            self._is_open_asked = True
+            self._read()
         elif self._found.items:
             self.dismiss(self._found.items[self._list.cursor])
 
@@ -173,7 +175,7 @@ class HistoryScreen(Screen[HistoryItem | None]):
 
     # reading
 
-    def look_again(self, _: Chat | None = None) -> None:
+    def look_again(self) -> None:
         """Something was done: the list may be another."""
         self._wanted = self._wanted._replace(version=self._wanted.version + 1)
         self._read()
@@ -181,10 +183,6 @@ class HistoryScreen(Screen[HistoryItem | None]):
     @property
     def _is_up_to_date(self) -> bool:
         return self._shown == self._wanted
-
-    def _when_read(self, deed: Callable[[], None]) -> None:
-        self._read()
-        self.call_later(deed) if self._is_up_to_date else self.set_timer(0.02, deed)
 
     def _read(self) -> None:
         if not self._is_reading and not self._is_up_to_date:
@@ -199,6 +197,9 @@ class HistoryScreen(Screen[HistoryItem | None]):
                 is_new = self._shown is None or self._shown[:2] != wanted[:2]
                 self._shown, self._found = wanted, found
                 self._draw(cursor=0 if is_new else self._list.cursor)
+            if self._is_open_asked:
+                self._is_open_asked = False
+                self.action_open()
         except LocalPagedError as error:
             self._shown, self._found = self._wanted, _Found()
             self._draw()
