@@ -315,6 +315,10 @@ class ChatService:
         """Whether this program has an answer of the chat to make."""
         return bool(self._live.of_chat(chat_id))
 
+    def end_left_open(self, chat_id: str) -> bool:
+        """End answers of the chat whose program died; whether there were any. A quick read."""
+        return self._store.end_left_open(chat_id)
+
     def set_unread(self, chat_id: str, *, is_unread: bool) -> None:
         """Keep whether a chat ended an answer that nobody has looked at."""
         self._submit(Write(chat_changes=(change_chat(chat_id, is_unread=is_unread),)))
@@ -387,6 +391,7 @@ class ChatService:
                 f"The chat “{chat.title}” is being answered in another localpaged.",
                 hint="Wait until it is done there, or start a new chat.",
             )
+        self._store.end_left_open(chat_id)
         return chat
 
     def _saving_failed(self, error: StoreError) -> None:

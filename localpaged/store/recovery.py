@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from sqlite_utils import Database
@@ -20,17 +20,30 @@ def start_run(db: Database, lock: RunLock, *, run_id: str, pid: int) -> int:
     """Enter this run, and end the turns of runs that are dead; return how many those were."""
     now = time.time()
     with transaction(db):
-        dead = [
-            str(row["id"])
-            for row in db.query("SELECT id, lock_file FROM runs")
-            if not is_held(Path(str(row["lock_file"])))
-        ]
-        interrupted = sum(_end_run(db, dead_id, now=now) for dead_id in dead)
+        interrupted = _end_dead_runs(db, now=now)
         db.execute(
             "INSERT INTO runs (id, pid, lock_file, started_at) VALUES (?, ?, ?, ?)",
             [run_id, pid, str(lock.path), now],
         )
     return interrupted
+
+
+@dataclass(frozen=True, slots=True)
+class EndDeadRuns:
+    """End the turns of runs that died while this one lives."""
+
+    def apply(self, db: Database, *, run_id: str) -> None:
+        """Interrupt them; their texts so far become messages."""
+        _end_dead_runs(db, now=time.time())
+
+
+def _end_dead_runs(db: Database, *, now: float) -> int:
+    dead = [
+        str(row["id"])
+        for row in db.query("SELECT id, lock_file FROM runs")
+        if not is_held(Path(str(row["lock_file"])))
+    ]
+    return sum(_end_run(db, dead_id, now=now) for dead_id in dead)
 
 
 def _end_run(db: Database, run_id: str, *, now: float) -> int:

@@ -18,7 +18,7 @@ from ulid import ULID
 from localpaged import paths
 from localpaged.errors import NotInHistory, StoreError
 from localpaged.store import tree
-from localpaged.store.claims import is_answered_elsewhere
+from localpaged.store.claims import is_answered_elsewhere, is_left_open
 from localpaged.store.compares import select_compares
 from localpaged.store.database import connect, open_database
 from localpaged.store.failures import explained
@@ -27,7 +27,7 @@ from localpaged.store.locks import RunLock
 from localpaged.store.overlay import Overlay
 from localpaged.store.questions import recent_questions
 from localpaged.store.records import select_chats, select_turns
-from localpaged.store.recovery import start_run
+from localpaged.store.recovery import EndDeadRuns, start_run
 from localpaged.store.rows import Chat, Compare, Message, Turn
 from localpaged.store.scope import DELETED_KEPT_S, ChatScope
 from localpaged.store.search import SearchResult, search
@@ -264,6 +264,14 @@ class Store:
         """Whether another running program has an open turn in this chat."""
         with explained(self.path):
             return is_answered_elsewhere(self._reader(), chat_id, run_id=self.run_id)
+
+    def end_left_open(self, chat_id: str) -> bool:
+        """End the chat's answers that a program left open when it died; whether there are any."""
+        with explained(self.path):
+            is_left = is_left_open(self._reader(), chat_id, run_id=self.run_id)
+        if is_left:
+            self.submit(EndDeadRuns())
+        return is_left
 
     def verify(self) -> Sequence[str]:
         """Derive every hash of the tree again; return those that do not match their rows."""

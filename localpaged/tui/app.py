@@ -236,8 +236,7 @@ class LocalPagedApp(App[None]):
         now_s = monotonic()
         if self.is_opened and now_s >= self._next_poll_s:
             self._next_poll_s = now_s + HISTORY_POLL_S
-            if self.workspace.follow_history():
-                self.commands.branches.follow_others()
+            self.commands.branches.follow_others(has_news=self.workspace.follow_history())
 
     # what is told to the user
 

@@ -163,8 +163,11 @@ class Workspace:
             return False
         if self._service.is_answering(session.id):
             return False
-        # an answer that is open, but not here, grows without the tip
-        return session.chat.tip_hash != session.seen_tip or session.open_answer is not None
+        if session.open_answer is None:
+            return session.chat.tip_hash != session.seen_tip
+        # an answer that is open, but not here, grows without the tip, or its program died
+        self._service.end_left_open(session.id)
+        return True
 
     def _set_unread(self, session: SessionModel, is_unread: bool) -> None:
         """Note that a chat is to be looked at, or was; it is so after a restart, too."""

@@ -117,3 +117,19 @@ service.edit(chat.id, service.transcript(chat.id)[0].key, "q2")
     texts = [line.message.text for line in service.transcript(chat_id) if line.message]
     assert texts == ["q1", "old"]
     service.close()
+
+
+def test_a_chat_that_a_killed_program_was_answering_is_whole_before_it_is_written_in(
+    database_path: Path,
+):
+    service, engine, recorder = make_service(database_path)
+    chat_id = crash(database_path, "for _ in range(2):\n    engine.step()\n")
+
+    turn = service.send(chat_id, "next")
+    engine.wait_submitted(1)
+    engine.run_until_idle()
+    recorder.wait_ended(turn.id)
+
+    texts = [line.message.text for line in service.transcript(chat_id) if line.message]
+    assert texts[:3] == ["q1", "o", "next"]
+    service.close()

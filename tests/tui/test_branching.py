@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from localpaged.chat.service import ChatService
 from localpaged.store.rows import TurnStatus
+from localpaged.store.store import Store
 from localpaged.tui.glyphs import ASCII
+from testkit.builders import ready_model
 from testkit.fake_model import read_prompt
 from testkit.past_chats import write_chat
 from testkit.screens import LARGE, SMALL, Stage, open_service, stage
@@ -436,6 +439,32 @@ async def test_what_another_program_writes_in_the_open_chat_is_shown():
             await shown.answer()
             assert lines(shown)[-1] == "answer 1 done really"
     assert chat_id
+
+
+async def test_an_answer_whose_program_dies_is_interrupted_and_can_be_continued():
+    write_chat([("q", "a")], title="shared")
+    ours, theirs = numbered(), ScriptedEngine([tuple("abc")])
+    with open_service(ours) as service:
+        theirs.load()
+        other = ChatService(store=Store.open(), engine=theirs, model=ready_model())
+        async with stage(service, ours) as shown:
+            other.send(shown.app.workspace.current.id, "theirs")
+            theirs.wait_submitted(1)
+            theirs.step()
+            theirs.step()
+            other._store.writer.flush()
+            follow(shown)
+            assert shown.last_answer.is_open
+            # as if it was killed: its lock is gone, its turn is not
+            other._store._lock.release()
+            follow(shown)
+            service._store.writer.flush()
+            follow(shown)
+            assert lines(shown) == ["q", "a", "theirs", "a"]
+            assert shown.last_answer.status is TurnStatus.INTERRUPTED
+            await shown.press("f5")
+            await finish(shown)
+            assert lines(shown)[-1] == "aanswer 1 done really"
 
 
 def follow(shown: Stage) -> None:
