@@ -89,7 +89,7 @@ def _keymap_lines() -> Iterable[str]:
     actions = list(rebindable())
     texts = [f"{action.id} = {_keys_text(action.keys)}" for action in actions]
     width = max(map(len, texts))
-    yield '# An action and its key, or a list of keys: ["ctrl+e", "f7"].'
+    yield '# An action and its key, or a list of keys: ["ctrl+e", "f7"]. What has "" has none yet.'
     for action, text in zip(actions, texts, strict=True):
         yield f"# {text:<{width}}  # {action.label}"
 

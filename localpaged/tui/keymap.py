@@ -35,8 +35,8 @@ RESERVED = frozenset(
 
 
 def rebindable() -> Iterator[Action]:
-    """The actions whose keys may be others: those that work all over the chat."""
-    return (action for action in ACTIONS if action.keys)
+    """The actions that may have other keys, or a first one: they work all over the chat."""
+    return (action for action in ACTIONS if action.keys or action.slash)
 
 
 def make_keymap(config: ConfigFile) -> dict[str, str]:
@@ -81,7 +81,7 @@ def _key(config: ConfigFile, action_id: str, written: str) -> str:
 def _unknown(config: ConfigFile, action_id: str, known: Mapping[str, Action]) -> Exception:
     if any(action.id == action_id for action in ACTIONS):
         return config.error(
-            f"{KEYMAP}.{action_id}: this action has a key of its own place, which stays.",
+            f"{KEYMAP}.{action_id}: the key of this action stays as it is.",
             hint=f"These can have other keys: {', '.join(known)}.",
         )
     near = difflib.get_close_matches(action_id, known, n=1)

@@ -56,10 +56,10 @@ class Action:
 
     @property
     def binding(self) -> Binding:
-        """The action as a Textual binding that works while the prompt has the focus."""
-        return Binding(
-            self.keys, f"do('{self.id}')", self.label, id=self.id, show=False, priority=True
-        )
+        """The action as a Textual binding that works while any part of the chat has the focus."""
+        # a command without a key may get one from the user's keymap, by its id
+        keys = self.keys or f"no-key-{self.id}"
+        return Binding(keys, f"do('{self.id}')", self.label, id=self.id, show=False, priority=True)
 
 
 ACTIONS = (

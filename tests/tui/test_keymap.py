@@ -55,6 +55,18 @@ async def test_another_key_works_and_footer_help_and_palette_tell_it(size):
             assert "^E" in shown.text
 
 
+async def test_a_command_without_a_key_can_get_one():
+    keymap = keymap_of('theme = "alt+t"\nrename = "alt+r"')
+    engine = ScriptedEngine()
+    with open_service(engine) as service:
+        async with stage(service, engine, keymap=keymap) as shown:
+            theme = shown.app.theme
+            await shown.press("alt+t")
+            assert shown.app.theme != theme
+            await shown.press("alt+r")
+            assert "Rename this chat" in shown.text
+
+
 async def test_two_actions_can_exchange_their_keys():
     keymap = keymap_of('new_chat = "ctrl+s"\nswitch_chat = "ctrl+n"')
     engine = ScriptedEngine()
@@ -89,7 +101,7 @@ def test_keys_may_be_written_as_people_write_them(written, key, shown):
     ("text", "parts"),
     [
         ('new_chatt = "ctrl+e"', ["no action 'new_chatt'", "did you mean new_chat?"]),
-        ('send = "ctrl+e"', ["send", "its own place"]),
+        ('send = "ctrl+e"', ["send", "stays as it is"]),
         ('new_chat = "ctrl+hyperspace"', ["there is no key 'ctrl+hyperspace'"]),
         ('new_chat = "banana+e"', ["there is no key 'banana+e'"]),
         ('new_chat = ""', ["there is no key ''"]),

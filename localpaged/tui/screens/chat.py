@@ -48,7 +48,7 @@ class ChatScreen(Screen[None]):
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        *(action.binding for action in ACTIONS if action.keys),
+        *(action.binding for action in ACTIONS if action.keys or action.slash),
         Binding("ctrl+z", "undo", show=False, priority=True),
         Binding("tab", "cycle_focus(1)", show=False),
         Binding("shift+tab", "cycle_focus(-1)", show=False),
