@@ -150,6 +150,31 @@ class DocumentView(ScrollView, can_focus=True):
 
     # drawing
 
+    def render_lines(self, crop: Region) -> list[Strip]:
+        """Paint rows of the viewport.
+
+        Textual puts every row through borders, padding and tint each time it moves. Where there
+        are none of these, rows that were painted before are taken as they are: with eight panes
+        that scroll it is most of the screen's cost.
+        """
+        if not self._is_bare:
+            return super().render_lines(crop)
+        width = self.size.width
+        background = self.background_colors[1]
+        strips = [self.render_line(y).adjust_cell_length(width) for y in crop.line_range]
+        for each in self.get_line_filters():
+            strips = [strip.apply_filter(each, background) for strip in strips]
+        if crop.column_span != (0, width):
+            strips = [strip.crop(*crop.column_span) for strip in strips]
+        return strips
+
+    @property
+    def _is_bare(self) -> bool:
+        """Whether nothing is drawn around or over the rows."""
+        styles = self.styles
+        has_outline = any(edge for edge, _ in styles.outline)
+        return not (styles.gutter or has_outline or styles.tint.a) and self.opacity == 1.0
+
     def render_line(self, y: int) -> Strip:
         """Paint one row of the viewport."""
         y += round(self.scroll_y)
