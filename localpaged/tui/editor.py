@@ -61,7 +61,8 @@ def edited(text: str, *, suspended: Callable[[], AbstractContextManager[Any]]) -
         except LocalPagedError as error:
             outcome.append(error)
         except OSError as error:
-            outcome.append(_failed(command, f"could not be started: {error.strerror}"))
+            what = f"could not be started: {error.strerror}"
+            outcome.append(_failed(command, what, hint=_SET_IT))
     result = outcome[0]
     if isinstance(result, LocalPagedError):
         raise result
@@ -131,8 +132,8 @@ def _nothing(number: int, frame: object) -> None:
     """Unlike SIG_IGN, this is not inherited by the editor."""
 
 
-def _failed(command: list[str], what: str) -> ChatError:
-    return ChatError(f"The editor {command[0]} {what}; the text is as it was.", hint=_SET_IT)
+def _failed(command: list[str], what: str, *, hint: str = "") -> ChatError:
+    return ChatError(f"The editor {command[0]} {what}; the text is as it was.", hint=hint)
 
 
 def _signal_name(number: int) -> str:
