@@ -22,7 +22,8 @@ class Computed:
     """What the engine read and wrote for a chat before, and the messages that it was.
 
     The first `num_computed` of `ids` had KV. The answer begins at `answer_start`, None when that
-    is not known. `messages` end with the answer. `is_this_run`: in the memory of this process.
+    is not known. `messages` end with the answer; `path` has those, too, that are not sent any
+    more. `is_this_run`: in the memory of this process.
     """
 
     ids: tuple[int, ...]
@@ -31,6 +32,7 @@ class Computed:
     messages: Sequence[Message]
     namespace: str
     is_this_run: bool
+    path: Sequence[Message] = ()
 
 
 def explain(
@@ -90,6 +92,8 @@ def _cause_of_parting(
     """Return why the ids part; None when what was computed beyond belongs to no message."""
     if _system_texts(messages) != _system_texts(before.messages):
         return CacheCause.TEMPLATE_CHANGED
+    if _has_view_moved(messages, before, model):
+        return CacheCause.VIEW_MOVED
     if any(old.hash != new.hash for old, new in zip(before.messages, messages, strict=False)):
         return CacheCause.EDITED
     if _is_behind_answer(agreed, before, model):
@@ -103,6 +107,24 @@ def _cause_of_parting(
 
 def _system_texts(messages: Sequence[Message]) -> Sequence[str]:
     return [message.text for message in takewhile(lambda m: m.role == "system", messages)]
+
+
+def _has_view_moved(messages: Sequence[Message], before: Computed, model: ChatModel) -> bool:
+    """Whether what was read has messages that are hidden now, or lacks the first that is not."""
+    first = next((message for message in messages if message.role != "system"), None)
+    path = [message for message in before.path if message.role != "system"]
+    if first is None or not path:
+        return False
+    spelled = model.spell(before.ids)
+    if first.parent_hash in {message.hash for message in path}:
+        is_sent = {message.hash for message in messages}
+        hidden = (message.text.strip() for message in path if message.hash not in is_sent)
+        return any(text and text in spelled for text in hidden)
+    # the newest question was read and the first was not: a template that changes texts has both
+    newest = [message.text.strip() for message in path if message.role == "user"][-1:]
+    is_newest_there = all(text in spelled for text in newest)
+    is_known = first.hash in {message.hash for message in path}
+    return is_known and is_newest_there and first.text.strip() not in spelled
 
 
 def _is_behind_answer(agreed: int, before: Computed, model: ChatModel) -> bool:

@@ -18,6 +18,8 @@ class CacheCause(StrEnum):
     """The chat had nothing computed before."""
     EDITED = "edited"
     """An earlier message is another one: it was edited, or the chat went back and branched."""
+    VIEW_MOVED = "view_moved"
+    """The model is shown the chat from another message on: the user chose that."""
     TEMPLATE_CHANGED = "template_changed"
     """The same messages are written otherwise: other system text, template or date."""
     REASONING_STRIPPED = "reasoning_stripped"

@@ -95,14 +95,13 @@ class CacheWatch:
         )
 
     def _computed(self, last: SentSequence, chat_id: str) -> Computed:
+        path = self._store.path_to(last.turn.tip_hash or last.turn.parent_hash)
         return Computed(
             ids=unpack(last.ids),
             num_computed=last.prompt.num_computed,
             answer_start=None if last.turn.token_ids is None else _answer_start(last),
-            messages=sent(
-                self._store.chat(chat_id),
-                self._store.path_to(last.turn.tip_hash or last.turn.parent_hash),
-            ),
+            messages=sent(self._store.chat(chat_id), path),
+            path=path,
             namespace=last.prompt.namespace,
             is_this_run=last.prompt.run_id == self._store.run_id,
         )

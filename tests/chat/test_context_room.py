@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from localpaged.chat.cache_report import CacheCause
 from localpaged.chat.context_room import SUMMARY_REQUEST
-from localpaged.chat.events import TurnEnded
+from localpaged.chat.events import TurnCacheReport, TurnEnded
 from localpaged.engine.events import FinishReason, ReadyEvent
 from localpaged.engine.params import SamplingParams
 from localpaged.errors import ChatError, PromptTooLong
@@ -159,3 +160,40 @@ def test_an_empty_chat_and_a_running_one_are_refused(database_path: Path):
     with pytest.raises(ChatError, match="still running"):
         full.room()
     full.service.close()
+
+
+def test_a_moved_view_is_why_a_prompt_was_computed_again(full):
+    def cause(turn_id: str) -> CacheCause:
+        reports = full.recorder.of(TurnCacheReport)
+        return [event.report.cause for event in reports if event.turn_id == turn_id][-1]
+
+    full.service.context.begin_view(full.chat.id, full.room().slide.view_hash)
+    full.service.continue_turn(full.turn.id)
+    full.ended()
+    assert cause(full.turn.id) is CacheCause.VIEW_MOVED
+    turn, _ = full.ask("x" * 20)
+    assert cause(turn.id) is CacheCause.NOTHING
+    last = full.service.transcript(full.chat.id)[-2].message
+    assert last is not None
+    full.service.context.begin_view(full.chat.id, last.hash)
+    turn, _ = full.ask("y" * 20)
+    assert cause(turn.id) is CacheCause.VIEW_MOVED
+
+
+def test_a_view_that_is_taken_back_is_why_as_well(database_path: Path):
+    full = Full(database_path)
+    for number in range(3):
+        full.ask(f"{number}" * 20)
+    last = full.service.transcript(full.chat.id)[-2].message
+    assert last is not None
+    full.service.context.begin_view(full.chat.id, last.hash)
+    full.ask("x" * 20)
+    full.service.context.begin_view(full.chat.id, None)
+    full.service.close()
+    # another run knows what was read last, and no more
+    again = Full(database_path)
+    again.service.delete(again.chat.id)
+    again.ask("y" * 20, full.chat.id)
+    causes = [event.report.cause for event in again.recorder.of(TurnCacheReport)]
+    assert causes == [CacheCause.VIEW_MOVED]
+    again.service.close()

@@ -23,6 +23,10 @@ CAUSES = {
         "An earlier message is another one now, and all that follows it had to be read again.",
         "Only an edit costs this. The later it is in the chat, the less.",
     ),
+    CacheCause.VIEW_MOVED: (
+        "The model is shown the chat from another message on than before.",
+        "That is what you chose when the context was full; /show-all takes it back.",
+    ),
     CacheCause.TEMPLATE_CHANGED: (
         "The same messages are written otherwise than before: the system prompt, or something "
         "that the model's chat template puts in, has changed.",
