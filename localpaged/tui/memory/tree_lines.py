@@ -12,13 +12,14 @@ from localpaged.tui.memory.tree_rows import TreeRow
 
 MAX_GUIDES = 12
 """Deeper rows are drawn at this depth: the label matters more than the ladder."""
+_ASCII_SIGNS = str.maketrans({"“": '"', "”": '"', "…": "...", "×": "x"})
 BLOCK_CELLS, USER_CELLS, SAVED_CELLS = 8, 6, 11
 
 
 def tree_line(row: TreeRow, label: str, glyphs: Glyphs, cells: int) -> Line:
     """Return the line of a row in `cells`; what does not fit is cut out of its label."""
     blocks = f"{grouped(row.num_blocks)} b"
-    users = f"×{row.top.users}" if glyphs is UNICODE else f"x{row.top.users}"
+    users = signs_of(f"×{row.top.users}", glyphs)
     saved = f"saves {grouped(row.saved_blocks)}" if row.saved_blocks else ""
     marks = [
         Run(" P" if row.pins else "  ", Role.WARNING),
@@ -30,11 +31,16 @@ def tree_line(row: TreeRow, label: str, glyphs: Glyphs, cells: int) -> Line:
         del marks[-1]
     guides = _guides(row.guides, glyphs)
     room = max(1, cells - cell_len(guides) - sum(cell_len(mark.text) for mark in marks) - 1)
-    text = visible(label)
+    text = signs_of(visible(label), glyphs)
     if cell_len(text) > room:
         text = set_cell_size(text, max(0, room - len(glyphs.ellipsis))) + glyphs.ellipsis
     role = Role.USER if row.is_new_chat else Role.DIM
     return Line((), (Run(guides, Role.FAINT), Run(set_cell_size(text, room), role), *marks))
+
+
+def signs_of(text: str, glyphs: Glyphs) -> str:
+    """Return text with the signs of this screen as the terminal can show them."""
+    return text if glyphs is UNICODE else text.translate(_ASCII_SIGNS)
 
 
 def _guides(levels: tuple[bool, ...], glyphs: Glyphs) -> str:

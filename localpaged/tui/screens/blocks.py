@@ -21,9 +21,11 @@ from localpaged.tui.memory.headlines import head_runs, total_runs
 from localpaged.tui.memory.hints import hint_runs, nothing_runs, tab_runs
 from localpaged.tui.memory.look import MemoryLook
 from localpaged.tui.memory.palette import palette_of
+from localpaged.tui.memory.tree_lines import signs_of
 from localpaged.tui.memory.tree_rows import TreeRow
 from localpaged.tui.memory.views import View
 from localpaged.tui.paint import content_of
+from localpaged.tui.screens.help import HelpScreen
 from localpaged.tui.widgets.block_map import BlockMap
 from localpaged.tui.widgets.map_legend import MapLegend
 from localpaged.tui.widgets.prefix_tree import PrefixTreeView
@@ -48,6 +50,7 @@ class BlocksScreen(Screen[str | None]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,f3,q", "leave", "Back", show=False, priority=True),
         Binding("tab,shift+tab", "other_part", "Map or tree", show=False, priority=True),
+        Binding("f1", "help", "Help", show=False, priority=True),
         Binding("m", "next_view", "Next view", show=False),
         Binding("p", "pin", "Pin or unpin", show=False),
         Binding("x", "evict", "Evict", show=False),
@@ -142,7 +145,11 @@ class BlocksScreen(Screen[str | None]):
     def _show_details(self) -> None:
         cells = max(20, self._details.content_size.width)
         lines = self._detail_lines(cells)[: max(1, self._details.content_size.height)]
-        text = Content("\n").join([content_of(line.prefix + line.runs) for line in lines])
+        shown = [
+            [run._replace(text=signs_of(run.text, self._glyphs)) for run in line.runs]
+            for line in lines
+        ]
+        text = Content("\n").join([content_of(runs) for runs in shown])
         self._details.update(text, layout=False)
 
     def _detail_lines(self, cells: int) -> list[Line]:
@@ -178,6 +185,10 @@ class BlocksScreen(Screen[str | None]):
     def action_leave(self) -> None:
         """Back to the chat."""
         self.dismiss(None)
+
+    def action_help(self) -> None:
+        """Every key, those of this screen first."""
+        self._owner.push_screen(HelpScreen("blocks"))
 
     def action_other_part(self) -> None:
         """The map or the tree; on a small screen the other one is shown."""

@@ -11,7 +11,7 @@ from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
-from localpaged.tui.keys import ACTIONS, GROUPS, IN_LIST, IN_TRANSCRIPT, Action
+from localpaged.tui.keys import ACTIONS, GROUPS, IN_BLOCKS, IN_LIST, IN_TRANSCRIPT, Action
 from localpaged.tui.markdown.line import STRONG, Role, Run
 from localpaged.tui.paint import content_of
 
@@ -19,7 +19,7 @@ KEY_CELLS = 25
 LABEL_CELLS = 33
 
 
-_GROUP_OF_PART = {"transcript": IN_TRANSCRIPT, "list": IN_LIST}
+_GROUP_OF_PART = {"transcript": IN_TRANSCRIPT, "list": IN_LIST, "blocks": IN_BLOCKS}
 
 
 class HelpScreen(ModalScreen[None]):
