@@ -217,6 +217,14 @@ class LocalPagedApp(App[None]):
                 self.tell(f"{missing.chosen} is not here any more; {missing.default} answers.")
             snapshot = self.service.snapshot()
             is_moving = self.chat.flush(self.service.snapshot(self.workspace.chosen_model), changes)
+            if self.chat.sidebar.display:
+                self.chat.costs.follow(
+                    snapshot,
+                    self.service.memory.inspect,
+                    self.awaited,
+                    now_s=monotonic(),
+                    has_ended=changes.has_ended,
+                )
             self.awaited.take()
             # one that is still being put together draws all there is when it stands
             if self.screen.is_mounted and isinstance(self.screen, LiveScreen):

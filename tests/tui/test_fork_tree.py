@@ -119,3 +119,31 @@ async def test_rows_that_look_as_before_are_not_painted_again():
             # the row of the chat that runs, and no other
             assert len({region.y for region in painted}) == 1
             await shown.answer()
+
+
+async def test_a_chat_that_is_in_memory_shows_its_blocks_when_it_does_not_run():
+    engine = ScriptedEngine(lambda request: tuple("abcdefgh" * 9))
+    with open_service(engine) as service:
+        async with stage(service, engine, size=LARGE) as shown:
+            await shown.ask("a question that fills some blocks of the memory, and more than one")
+            await shown.answer()
+            await shown.until(lambda: shown.app.chat.costs.of(EngineSnapshot()) != {})
+            await shown.beat()
+            chat = shown.app.workspace.current
+            (own, shared) = shown.app.chat.costs.of(EngineSnapshot())[chat.id]
+            assert f" {own + shared}b" in shown.text
+
+            looks = engine.num_inspections
+            for _ in range(5):
+                await shown.beat()
+            assert engine.num_inspections == looks
+
+            await shown.press("ctrl+f")
+            await shown.ask("its own way")
+            await shown.answer()
+            fork = shown.app.workspace.current
+            await shown.until(lambda: fork.id in shown.app.chat.costs.of(EngineSnapshot()))
+            await shown.beat()
+            cost = shown.app.chat.costs.of(EngineSnapshot())[fork.id]
+            assert cost.shared_blocks > 0
+            assert f"+{cost.own_blocks}b" in shown.text

@@ -15,8 +15,8 @@ from textual.widgets import Static, TextArea
 
 from localpaged.engine.snapshot import EngineSnapshot
 from localpaged.tui import chrome
+from localpaged.tui.costs import CostWatch
 from localpaged.tui.edit_line import edit_runs
-from localpaged.tui.fork_tree import costs_of
 from localpaged.tui.glyphs import Glyphs
 from localpaged.tui.keys import ACTIONS
 from localpaged.tui.paint import content_of
@@ -64,6 +64,7 @@ class ChatScreen(Screen[None]):
         super().__init__()
         self.workspace = workspace
         self._snapshot = EngineSnapshot()
+        self.costs = CostWatch(self._costs_changed)
         self.glyphs = glyphs
         self.transcript = Transcript(glyphs, width=width, id="transcript")
         self.sidebar = Sidebar(glyphs, id="sidebar")
@@ -158,7 +159,7 @@ class ChatScreen(Screen[None]):
             )
         )
         if self.sidebar.display:
-            costs = costs_of(self._snapshot)
+            costs = self.costs.of(self._snapshot)
             self.sidebar.show(listed, current, frame=moment.frame, now=time(), costs=costs)
         self.prompt.say(chrome.placeholder(engine, current))
 
@@ -168,6 +169,10 @@ class ChatScreen(Screen[None]):
         if self.focused is self.transcript:
             return "transcript"
         return "list" if self.focused is self.sidebar else "prompt"
+
+    def _costs_changed(self) -> None:
+        if self.is_current:
+            self.redraw()
 
     def _show_failure(self) -> None:
         failure = self.workspace.engine.failure

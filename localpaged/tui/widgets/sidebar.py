@@ -92,7 +92,7 @@ class Sidebar(ScrollView, can_focus=True):
     ) -> None:
         """Draw these chats; rows that look as before cost nothing on the terminal.
 
-        `costs` has the KV blocks of the chats that the engine works for, by id.
+        `costs` has the KV blocks of the chats that are in the engine's memory, by id.
         """
         self._costs = costs
         selected = self._rows[self._cursor].session if self._cursor < len(self._rows) else None
@@ -256,7 +256,7 @@ def _note(session: SessionModel, cost: Cost | None) -> Run:
     """The few cells at a row's end: how far a running answer is, the memory it takes."""
     answer = session.open_answer
     if answer is None:
-        return Run("")
+        return Run("" if cost is None else cost_text(session, cost), Role.FAINT)
     if session.state is ChatState.READING and answer.prefill is not None:
         prefill = answer.prefill
         return Run(percent(prefill.computed_tokens, prefill.prompt_tokens), Role.FAINT)
