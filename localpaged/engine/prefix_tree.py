@@ -18,6 +18,8 @@ BlockKey = tuple[int, ...]
 
 OnEvict = Callable[[list[BlockKey], list[int]], None]
 
+MAX_USERS = 1_000
+"""So many users of a branch are known; a system prompt may see more in the life of a program."""
 STALE_ENTRIES_PER_NODE = 4
 """The eviction heap is rebuilt when it has this many entries a node."""
 
@@ -41,7 +43,8 @@ class Match:
 class Branch(NamedTuple):
     """An edge as it is now, to be read at once: `id` is never used again for another one.
 
-    `start` blocks lie before it. `users` are all who ever went through it while it was there.
+    `start` blocks lie before it. `users` are who ever went through it while it was there, the first
+    `MAX_USERS` of them.
     What was used last has the largest `last_used`.
     """
 
@@ -259,7 +262,8 @@ class PrefixTree:
                 assert child.parent is node and child.keys[0] == key
                 assert len(child.keys) == len(child.blocks) > 0
                 assert child.last_used <= node.last_used or node is self._root, "parent is older"
-                assert child.users <= node.users or node is self._root, "a user fell from the sky"
+                is_full = node is self._root or len(node.users) == MAX_USERS
+                assert child.users <= node.users or is_full, "a user fell from the sky"
                 assert child.children or id(child) in in_heap, "a leaf cannot be evicted"
                 stack.append(child)
         assert num_nodes == self._num_nodes
@@ -321,7 +325,7 @@ class PrefixTree:
             self._push(node.parent)
 
     def _use(self, node: _Node, user: str) -> None:
-        if user:
+        if user and len(node.users) < MAX_USERS:
             node.users.add(user)
         self._touch(node)
 

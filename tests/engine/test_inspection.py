@@ -15,6 +15,7 @@ from localpaged.engine.inspection import (
     BlockState,
 )
 from localpaged.engine.inspector import age_of, inspect
+from localpaged.engine.prefix_tree import MAX_USERS
 from localpaged.errors import NoRoom
 from testkit.engine_runs import make_core, make_request, run
 from testkit.inspections import check_inspection
@@ -67,6 +68,16 @@ def test_what_one_more_context_would_evict_is_told_beforehand(count):
     going = {block for block in range(seen.num_blocks) if seen.going[block]}
     evicted = kv.tree.evict(count, lambda block: True)
     assert going == {block - NUM_RESERVED_BLOCKS for block in evicted}
+
+
+def test_a_branch_that_everybody_uses_knows_so_many_users_and_no_more():
+    core = make_core(num_blocks=16, context_length=100)
+    for number in range(MAX_USERS + 5):
+        core.submit(make_request(f"chat {number}", [*SYSTEM, 1, 2], max_tokens=1))
+        while not core.is_idle:
+            core.step()
+    core.check()
+    assert core.inspect().nodes[0].users == MAX_USERS
 
 
 def test_only_what_nobody_holds_is_evicted_and_from_its_end():
