@@ -3,16 +3,34 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from localpaged.chat.events import TurnEnded, TurnText
-from localpaged.chat.thought import TextPart, Thought, ThoughtReader, answer_of, reasoning_of
+from localpaged.chat.thought import (
+    TextPart,
+    Thought,
+    ThoughtReader,
+    answer_of,
+    from_json,
+    reasoning_of,
+    to_json,
+)
 from localpaged.engine.events import FinishReason
 from localpaged.prompt import ReasoningMarks
 from localpaged.store.rows import TurnStatus
-from testkit.builders import Recorder, make_service, ready_model
+from localpaged.store.store import Store
+from localpaged.store.writes import Write
+from testkit.builders import (
+    WAIT_S,
+    Recorder,
+    make_chat,
+    make_service,
+    make_turn,
+    ready_model,
+)
 from testkit.fake_model import FakeChatModel
 from testkit.scripted_engine import Answer, ScriptedEngine
 
@@ -116,8 +134,6 @@ def test_time_and_tokens_of_a_thought_are_measured_and_kept_with_the_turn(databa
     (_, answer) = again.transcript(turn.chat_id)
     assert answer.message is not None and answer.turn is not None
     assert answer.message.text == "<think>\nplan</think>\n\nParis"
-    from localpaged.chat.thought import from_json
-
     saved = from_json(answer.turn.thought)
     assert saved == end.thought
     assert answer_of(answer.message.text, saved) == "Paris"
@@ -157,3 +173,22 @@ def test_a_shorter_text_has_the_reasoning_that_is_in_it():
     assert thought.clipped(30) == thought
     assert thought.clipped(9) == Thought(7)
     assert thought.clipped(3) is None
+
+
+def test_a_crash_in_the_middle_of_a_thought_leaves_it_a_thought(database_path: Path):
+    crashed = Store.open(database_path)
+    make_chat(crashed, texts=("q",))
+    tip = crashed.chat("chat").tip_hash
+    turn = replace(
+        make_turn(parent_hash=tip, status=TurnStatus.STREAMING, partial_text="<think>so far"),
+        thought=to_json(Thought(7)),
+    )
+    crashed.submit(Write(turns=(turn,))).result(WAIT_S)
+    crashed.writer.close()
+    crashed._lock.release()
+    service, _, _ = make_service(database_path)
+    answer = service.transcript("chat")[-1]
+    assert answer.turn is not None and answer.message is not None
+    assert answer.turn.status is TurnStatus.INTERRUPTED
+    assert reasoning_of(answer.message.text, from_json(answer.turn.thought)) == "so far"
+    service.close()

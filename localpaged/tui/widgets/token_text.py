@@ -11,7 +11,7 @@ from textual.scroll_view import ScrollView
 
 from localpaged.chat.token_view import TokenView
 from localpaged.tui.glyphs import Glyphs
-from localpaged.tui.markdown.line import Line, Role, Run
+from localpaged.tui.markdown.line import UNDERLINE, Line, Role, Run
 from localpaged.tui.paint import Painter
 from localpaged.tui.tokens.layout import TokenRows, lay_out
 from localpaged.tui.tokens.panel import role_of
@@ -97,8 +97,11 @@ class TokenText(ScrollView, can_focus=True):
     def _run(self, piece: tuple[int, str, bool]) -> Run:
         token, text, is_mark = piece
         assert self._view is not None
-        role = role_of(self._view.tokens[token]) if self.is_coloured else Role.TEXT
-        return Run(text, Role.FAINT if is_mark and role is Role.TEXT else role)
+        viewed = self._view.tokens[token]
+        role = role_of(viewed) if self.is_coloured else Role.TEXT
+        # seen without colours, too
+        marks = UNDERLINE if self.is_coloured and viewed.is_surprising else 0
+        return Run(text, Role.FAINT if is_mark and role is Role.TEXT else role, marks)
 
     # the cursor
 
