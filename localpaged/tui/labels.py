@@ -16,10 +16,13 @@ from localpaged.chat.attached import attached_files, is_attached_file
 from localpaged.plain_text import visible
 from localpaged.tui.figures import grouped
 
+Price = tuple[str, str]
+"""Tokens and blocks, in words."""
+
 MAX_PLAIN_CHARS = 2_000
 MAX_PLAIN_LINES = 20
 NAME_CELLS = 28
-_PRICED = re.compile(r" tok · [\d,]+ blocks?\]\Z")
+_PRICED = re.compile(r" tok [·|] [\d,]+ blocks?\]\Z")
 
 
 def is_priced(label: str) -> bool:
@@ -34,8 +37,10 @@ def is_plain(text: str) -> bool:
     return visible(text, multiline=True) == text and len(text.splitlines()) <= text.count("\n") + 1
 
 
-def label_for(text: str, *, taken: Container[str], price: str = "") -> str:
-    """Return a label for `text` that is not taken; `price` tells what it costs."""
+def label_for(
+    text: str, *, taken: Container[str], price: Price | None = None, dot: str = "·"
+) -> str:
+    """Return a label for `text` that is not taken; `dot` stands before each part of a price."""
     if is_attached_file(text):
         (file,) = attached_files(text)
         what, lines = _short(file.name), file.num_lines
@@ -43,7 +48,7 @@ def label_for(text: str, *, taken: Container[str], price: str = "") -> str:
     else:
         what, lines = "pasted", text.count("\n") + 1
         size = f"{grouped(len(text))} characters" if lines == 1 else f"{grouped(lines)} lines"
-    end = f" · {price}]" if price else "]"
+    end = "".join(f" {dot} {part}" for part in price or ()) + "]"
     label, number = f"[{what} {size}{end}", 1
     while label in taken:
         number += 1
@@ -122,4 +127,4 @@ class Taken:
 
 def _short(name: str) -> str:
     shown = visible(name).replace("[", "(").replace("]", ")")
-    return shown if cell_len(shown) <= NAME_CELLS else set_cell_size(shown, NAME_CELLS - 1) + "…"
+    return shown if cell_len(shown) <= NAME_CELLS else set_cell_size(shown, NAME_CELLS - 2) + ".."

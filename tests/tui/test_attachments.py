@@ -12,6 +12,7 @@ import pytest
 from localpaged.errors import ChatError
 from localpaged.plain_text import visible
 from localpaged.tui.attachments import MAX_BYTES, is_file_path, read_attachment
+from localpaged.tui.glyphs import ASCII
 from localpaged.tui.screens.confirm import ConfirmScreen
 from testkit.screens import LARGE, SMALL, open_service, paste, stage
 from testkit.scripted_engine import ScriptedEngine
@@ -143,6 +144,17 @@ async def test_a_file_is_a_label_with_its_price_and_is_sent_as_a_block(size, not
             assert question.text == f"{BLOCK}\nWhat is it?"
 
 
+async def test_a_label_has_an_ascii_twin(tmp_path):
+    path = tmp_path / ("long" * 20 + ".txt")
+    path.write_text(LINES)
+    engine = ScriptedEngine()
+    with open_service(engine) as service:
+        async with stage(service, engine, glyphs=ASCII) as shown:
+            shown.app.commands.attaching.attach(str(path))
+            await shown.until(lambda: "blocks]" in shown.prompt.text)
+            assert shown.prompt.text.isascii()
+
+
 async def test_a_label_goes_away_whole_from_both_sides(notes):
     engine = ScriptedEngine()
     with open_service(engine) as service:
@@ -255,8 +267,7 @@ async def test_a_sent_file_is_short_in_the_transcript_until_it_is_wanted(notes):
         async with stage(service, engine) as shown:
             shown.app.commands.attaching.attach(str(notes))
             await shown.until(lambda: LABEL in shown.prompt.text)
-            await shown.write(" What is it?")
-            await shown.press("enter")
+            await shown.ask(" What is it?")
             await shown.answer()
             assert "❯ [notes.txt 312 lines]" in shown.text
             assert "What is it?" in shown.text

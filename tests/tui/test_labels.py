@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from localpaged.chat.attached import file_block, is_attached_file
 from localpaged.chat.title import auto_title
 from localpaged.plain_text import visible
+from localpaged.tui.glyphs import ASCII
 from localpaged.tui.labels import expanded, folded, is_priced, label_for
 
 LONG = "line\n" * 40
@@ -66,9 +67,12 @@ def test_labels_tell_size_and_price_and_are_never_the_same():
     label = label_for(block, taken=())
     assert label == "[notes.txt 312 lines]"
     assert label_for(block, taken={label}) == "[notes.txt 312 lines #2]"
-    priced = label_for(block, taken={label}, price="4,210 tok · 264 blocks")
+    priced = label_for(block, taken={label}, price=("4,210 tok", "264 blocks"))
     assert priced == "[notes.txt 312 lines · 4,210 tok · 264 blocks]"
     assert (is_priced(label), is_priced(priced)) == (False, True)
+    plain = label_for(block, taken=(), price=("1 tok", "1 block"), dot=ASCII.dot)
+    assert plain == "[notes.txt 312 lines | 1 tok | 1 block]"
+    assert is_priced(plain)
     assert label_for("x" * 5_000, taken=()) == "[pasted 5,000 characters]"
     assert label_for(file_block("a", "x"), taken=()) == "[a 1 line]"
 

@@ -13,6 +13,7 @@ from localpaged.plain_text import visible
 from localpaged.tui.attachments import Attachment, is_file_path, path_of, read_attachment
 from localpaged.tui.commands.base import CommandGroup
 from localpaged.tui.figures import grouped, percent
+from localpaged.tui.labels import Price
 from localpaged.tui.screens.ask_text import AskTextScreen
 from localpaged.tui.screens.confirm import ConfirmScreen
 
@@ -93,7 +94,7 @@ class AttachingCommands(CommandGroup):
         session = self._workspace.current
         tokens = await self._tokens(session, text)
         if tokens is not None and session is self._workspace.current:
-            self._prompt.set_price(label, _price_text(tokens))
+            self._prompt.set_price(label, _price(tokens))
 
     async def _tokens(self, session: SessionModel, text: str) -> int | None:
         model = "" if session.chat is None else session.chat.model
@@ -127,9 +128,9 @@ class AttachingCommands(CommandGroup):
         self._app.run_worker(work, name="attaching", exit_on_error=True)
 
 
-def _price_text(tokens: int) -> str:
+def _price(tokens: int) -> Price:
     blocks = _blocks(tokens)
-    return f"{grouped(tokens)} tok · {grouped(blocks)} {'block' if blocks == 1 else 'blocks'}"
+    return f"{grouped(tokens)} tok", f"{grouped(blocks)} {'block' if blocks == 1 else 'blocks'}"
 
 
 def _blocks(tokens: int) -> int:

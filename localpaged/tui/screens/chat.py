@@ -68,7 +68,7 @@ class ChatScreen(Screen[None]):
         self.glyphs = glyphs
         self.transcript = Transcript(glyphs, width=width, id="transcript")
         self.sidebar = Sidebar(glyphs, id="sidebar")
-        self.prompt = Prompt(id="prompt")
+        self.prompt = Prompt(dot=glyphs.dot, id="prompt")
         self._top = StatusLine(id="top")
         self.suggestions = Suggestions(glyphs, id="suggestions")
         self._title = StatusLine(id="title")

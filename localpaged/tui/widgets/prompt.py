@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from textual.message import Message
 
-from localpaged.tui.labels import Taken, folded, is_plain, is_priced, label_for, labels_in
+from localpaged.tui.labels import Price, Taken, folded, is_plain, is_priced, label_for, labels_in
 from localpaged.tui.session import Draft
 from localpaged.tui.widgets.text_box import TextBox
 
@@ -60,7 +60,8 @@ class Prompt(TextBox):
             super().__init__()
             self.text = text
 
-    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
+    def __init__(self, *, dot: str = "·", id: str | None = None) -> None:  # noqa: A002
+        """`dot` stands between the parts of a label."""
         super().__init__(
             id=id,
             compact=True,
@@ -69,6 +70,7 @@ class Prompt(TextBox):
             highlight_cursor_line=False,
             tab_behavior="focus",
         )
+        self._dot = dot
         self._pastes: dict[str, str] = {}
         self._sent: list[str] = []
         self._recalled: int | None = None
@@ -123,7 +125,7 @@ class Prompt(TextBox):
         """Write a label that stands for `text` at the cursor."""
         self.insert(self._label(text))
 
-    def set_price(self, label: str, price: str) -> None:
+    def set_price(self, label: str, price: Price) -> None:
         """Tell beside a label what its text costs, if it still stands in the prompt."""
         text = self._pastes.get(label)
         if text is None:
@@ -219,11 +221,11 @@ class Prompt(TextBox):
         self._ask_price(label, text)
         return label
 
-    def _free_label(self, text: str, *, price: str = "") -> str:
+    def _free_label(self, text: str, *, price: Price | None = None) -> str:
         shown = self.text
         # what stood for this very text before may do so again
         others = {k: v for k, v in self._pastes.items() if v != text or k in shown}
-        return label_for(text, taken=Taken(others, shown), price=price)
+        return label_for(text, taken=Taken(others, shown), price=price, dot=self._dot)
 
     def _ask_price(self, label: str, text: str) -> None:
         if not is_priced(label):
