@@ -5,7 +5,7 @@ A chat's own turns tell where it branched; what it began with belongs to it, too
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from json import dumps
 
@@ -67,11 +67,14 @@ class Lineage:
     turns: Sequence[OwnTurn]
 
 
-def read_own_turns(db: Database, overlay: Overlay, chat_id: str) -> Sequence[OwnTurn]:
-    """Return the chat's own turns in the order they were asked."""
-    own = {str(row["id"]): _own_turn(row) for row in db.query(_OWN_TURNS, [chat_id])}
+def read_own_turns(
+    db: Database, overlay: Overlay, chat_id: str, *, turn_id: str | None = None
+) -> Sequence[OwnTurn]:
+    """Return the chat's own turns in the order they were asked, or the one of that id."""
+    rows = db.query(f"{_OWN_TURNS} AND id = coalesce(?, id)", [chat_id, turn_id])
+    own = {str(row["id"]): _own_turn(row) for row in rows}
     for turn in overlay.turns(()).values():
-        if turn.chat_id == chat_id:
+        if turn.chat_id == chat_id and turn_id in (None, turn.id):
             own[turn.id] = OwnTurn(
                 turn.id,
                 turn.parent_hash,
@@ -82,22 +85,27 @@ def read_own_turns(db: Database, overlay: Overlay, chat_id: str) -> Sequence[Own
     return sorted(own.values(), key=lambda turn: (turn.created_at, turn.id))
 
 
-def read_lineage(db: Database, overlay: Overlay, chat: Chat) -> Lineage:
-    """Return what belongs to a chat: the ways to its tip, its beginning and all its turns."""
+def read_lineage(
+    db: Database, overlay: Overlay, chat: Chat, *, known: Iterable[Message] = ()
+) -> Lineage:
+    """Return what belongs to a chat: the ways to its tip, its beginning and all its turns.
+
+    A way to the root that is `known` already is not read again.
+    """
     turns = read_own_turns(db, overlay, chat.id)
     ends = [chat.tip_hash, chat.base_hash]
     ends += [name for turn in turns for name in (turn.parent_hash, turn.tip_hash)]
     unsaved = overlay.messages()
-    places: dict[str, Place] = {}
+    places = {message.hash: _place(message) for message in known}
     saved: set[str] = set()
     for end in ends:
         below = end
         while below in unsaved and below not in places:
             places[below] = _place(unsaved[below])
             below = unsaved[below].parent_hash
-        if below is not None:
+        if below is not None and below not in places:
             saved.add(below)
-    for row in db.query(_WAYS, [dumps(sorted(saved))]):
+    for row in db.query(_WAYS, [dumps(sorted(saved))]) if saved else ():
         place = Place(**{**row, "is_empty": bool(row["is_empty"])})
         places[place.hash] = place
     return Lineage(places, turns)

@@ -22,7 +22,7 @@ from localpaged.store.claims import is_answered_elsewhere, is_left_open
 from localpaged.store.compares import select_compares
 from localpaged.store.database import connect, open_database
 from localpaged.store.failures import explained
-from localpaged.store.lineage import Lineage, read_lineage
+from localpaged.store.lineage import Lineage, read_lineage, read_own_turns
 from localpaged.store.locks import RunLock
 from localpaged.store.overlay import Overlay
 from localpaged.store.questions import recent_questions
@@ -207,10 +207,12 @@ class Store:
 
         def read(db: Database, overlay: Overlay) -> tuple[Conversation, Lineage]:
             chat = _chat(db, overlay, chat_id)
-            lineage = read_lineage(db, overlay, chat)
-            asked = [t for t in lineage.turns if t.id == answering and t.is_asked_last]
-            messages = _path(db, overlay, asked[0].parent_hash if asked else chat.tip_hash)
-            return Conversation(chat, messages, _turns(db, overlay, chat_id, messages)), lineage
+            asked = read_own_turns(db, overlay, chat_id, turn_id=answering) if answering else ()
+            tips = [turn.parent_hash for turn in asked if turn.is_asked_last]
+            messages = _path(db, overlay, tips[0] if tips else chat.tip_hash)
+            turns = _turns(db, overlay, chat_id, messages)
+            lineage = read_lineage(db, overlay, chat, known=messages)
+            return Conversation(chat, messages, turns), lineage
 
         return self._read(read)
 
