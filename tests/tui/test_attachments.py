@@ -278,3 +278,15 @@ async def test_a_sent_file_is_short_in_the_transcript_until_it_is_wanted(notes):
             shown.transcript.redraw()
             await shown.settle()
             assert "more lines, click" not in shown.text
+
+
+async def test_a_price_that_comes_after_the_end_is_for_nobody():
+    engine = ScriptedEngine()
+    counting: Future[int] = Future()
+    with open_service(engine) as service:
+        service.count_tokens = lambda text, *, model: counting
+        async with stage(service, engine) as shown:
+            await paste(shown.pilot, LINES)
+            await shown.settle()
+            shown.app.exit()
+            counting.set_result(3)

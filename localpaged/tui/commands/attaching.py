@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
+from textual.app import ScreenStackError
+
 from localpaged.chat.attached import file_block
 from localpaged.engine.params import BLOCK_SIZE_TOKENS
 from localpaged.errors import LocalPagedError
@@ -125,7 +127,15 @@ class AttachingCommands(CommandGroup):
         return f"{told}, {percent(blocks, pool)} of the pool" if pool else told
 
     def _run(self, work: Coroutine[Any, Any, None]) -> None:
-        self._app.run_worker(work, name="attaching", exit_on_error=True)
+        self._app.run_worker(_until_the_end(work), name="attaching", exit_on_error=True)
+
+
+async def _until_the_end(work: Coroutine[Any, Any, None]) -> None:
+    try:
+        await work
+    except ScreenStackError:
+        # the app has ended meanwhile: what was counted is for nobody
+        return
 
 
 def _price(tokens: int) -> Price:
