@@ -251,7 +251,7 @@ async def test_letters_stand_for_colours_on_ascii_terminals():
             await open_blocks(shown)
             row = next(line for line in shown.text.splitlines() if " 0 " in line and "*" in line)
             assert "".join(row.split()).startswith("0" + "*" * 6)
-            assert "A Venice" in shown.text and "B Mainz" in shown.text
+            assert "a Venice" in shown.text and "b Mainz" in shown.text
             assert not set("▀█├└×❯“”…") & set(shown.text)
             await shown.press("f1")
             assert "In the blocks screen" in shown.text and "Map or prefix tree" in shown.text

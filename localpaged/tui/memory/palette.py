@@ -5,6 +5,8 @@ from __future__ import annotations
 from enum import Enum
 from typing import TYPE_CHECKING
 
+from localpaged.tui.memory.views import DIM
+
 if TYPE_CHECKING:
     from textual.theme import Theme
 
@@ -98,10 +100,21 @@ def palette_of(theme: Theme) -> Palette:
 
 def rich_colour(paint: str, palette: Palette) -> str:
     """Return the colour of a class as Rich names it."""
-    return _COLOURS[palette][paint]
+    colours = _COLOURS[palette]
+    bright = colours[paint.removesuffix(DIM)]
+    # the terminal's own sixteen colours have nothing in between
+    if not paint.endswith(DIM) or palette is Palette.ANSI:
+        return bright
+    return _mixed(bright, colours["free"])
 
 
 def textual_colour(paint: str, palette: Palette) -> str:
     """Return the colour of a class as Textual names it."""
-    colour = _COLOURS[palette][paint]
+    colour = rich_colour(paint, palette)
     return f"ansi_{colour}" if palette is Palette.ANSI else colour
+
+
+def _mixed(colour: str, ground: str) -> str:
+    """Return what lies between two colours, #rrggbb each, a little closer to the first."""
+    parts = [(int(colour[i : i + 2], 16), int(ground[i : i + 2], 16)) for i in (1, 3, 5)]
+    return "#" + "".join(f"{(6 * a + 4 * b) // 10:02x}" for a, b in parts)

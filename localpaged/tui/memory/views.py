@@ -16,6 +16,8 @@ from localpaged.engine.inspection import (
 )
 
 CHAT_COLOURS = 8
+DIM = "-dim"
+"""Ends the name of a colour that is between another one and that of free blocks."""
 FREE = 0
 
 
@@ -52,6 +54,7 @@ class Picture:
 
     classes: bytes
     swatches: tuple[Swatch, ...]
+    note: str = ""
 
 
 STATES = (
@@ -80,6 +83,7 @@ AGES = (
 )
 assert (AGE_BOUNDS_S[0], AGE_BOUNDS_S[2], AGE_BOUNDS_S[4], AGE_BOUNDS_S[6]) == (1, 15, 300, 3_600)
 _AGE_CLASSES = bytes((1, 2, 2, 3, 3, 4, 4, 5, 5)) + bytes([5]) * 247
+_IS_CACHED = bytes(int(state == BlockState.CACHED) for state in range(256))
 _USED = bytes([0]) + bytes([255]) * 255
 
 
@@ -169,4 +173,9 @@ def _by_chat(seen: Inspection, colours: ChatColours, title_of: Callable[[str], s
     for place, chat in enumerate(seen.chats):
         if chat in colours.by_chat:
             table[FIRST_CHAT + place] = first + colours.by_chat[chat]
-    return Picture(_unless_free(seen, seen.owners.translate(bytes(table))), tuple(swatches))
+    classes = _unless_free(seen, seen.owners.translate(bytes(table)))
+    # what nobody holds is dim: the same classes again, behind all others
+    cached = int.from_bytes(seen.states.translate(_IS_CACHED)) * len(swatches)
+    dim = [Swatch(s.letter.lower(), f"{s.paint}{DIM}", s.meaning) for s in swatches]
+    shaded = (int.from_bytes(classes) + cached).to_bytes(len(classes))
+    return Picture(shaded, (*swatches, *dim), note="cached dim")

@@ -25,23 +25,25 @@ class MapLegend(Widget):
     def __init__(self, *, is_ascii: bool, id: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id)
         self._is_ascii = is_ascii
-        self._told: tuple[tuple[Swatch, ...], View, Palette] = ((), View.CHAT, Palette.DARK)
+        self._told: tuple[tuple[Swatch, ...], str, Palette] = ((), "", Palette.DARK)
 
     def show(self, picture: Picture, view: View, palette: Palette) -> None:
         """Tell these; the same again costs nothing."""
         present = set(picture.classes)
-        swatches = tuple(
-            swatch for place, swatch in enumerate(picture.swatches) if place in present
-        )
-        told = swatches, view, palette
+        swatches: dict[str, Swatch] = {}
+        for place, swatch in enumerate(picture.swatches):
+            # two shades with one meaning are told once
+            if place in present:
+                swatches.setdefault(swatch.meaning, swatch)
+        note = f" ({picture.note})" if picture.note else ""
+        told = tuple(swatches.values()), f"by {view}{note}  ", palette
         if told != self._told:
             self._told = told
             self.refresh()
 
     def render(self) -> Content:
         """The line at the current width."""
-        swatches, view, palette = self._told
-        text = f"by {view}  "
+        swatches, text, palette = self._told
         spans = [Span(0, len(text), style_of(Role.DIM))]
         for swatch in swatches:
             meaning = visible(swatch.meaning)
