@@ -95,6 +95,8 @@ def search(
         return SearchResult()
     chats = {chat.id: chat for chat in overlay.chats(select_chats(db, "TRUE", []))}
     places = ChatsOfMessages(db, chats, [chat for chat in chats.values() if scope.has(chat)])
+    if not places.wanted:
+        return SearchResult()
     found = _titles(places.wanted, terms)
     candidates = islice(_candidates(db, terms), MAX_CANDIDATES)
     num_candidates = 0

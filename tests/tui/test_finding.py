@@ -16,7 +16,7 @@ async def find(shown: Stage, text: str) -> None:
     shown.transcript.focus()
     await shown.press("slash")
     assert isinstance(shown.dialog, FindScreen)
-    await shown.press("ctrl+a", "ctrl+k", *text, "enter")
+    await shown.burst("ctrl+a", "ctrl+k", *text, "enter")
 
 
 def found_text(shown: Stage) -> str:
@@ -34,20 +34,20 @@ def found_text(shown: Stage) -> str:
 
 @SIZES
 async def test_a_text_is_found_and_gone_through_in_both_directions(size):
-    write_chat([(f"question {n}", f"needle {n}" if n % 50 == 0 else "hay") for n in range(150)])
+    write_chat([(f"question {n}", f"needle {n}" if n % 20 == 0 else "hay") for n in range(60)])
     engine = ScriptedEngine()
     with open_service(engine) as service:
         async with stage(service, engine, size=size) as shown:
             await find(shown, "NEEDLE")
-            assert found_text(shown) == "needle 100"
+            assert found_text(shown) == "needle 40"
             await shown.press("N")
-            assert found_text(shown) == "needle 50"
+            assert found_text(shown) == "needle 20"
             await shown.press("N")
             assert found_text(shown) == "needle 0"
             await shown.press("n")
-            assert found_text(shown) == "needle 50"
+            assert found_text(shown) == "needle 20"
             await shown.press("N", "N")
-            assert found_text(shown) == "needle 100"
+            assert found_text(shown) == "needle 40"
             await shown.until_shown("From the end again")
             await shown.press("n")
             assert found_text(shown) == "needle 0"
@@ -55,7 +55,7 @@ async def test_a_text_is_found_and_gone_through_in_both_directions(size):
 
 
 async def test_several_lines_of_one_message_are_gone_through():
-    answer = "needle one\n\n" + "hay " * 200 + "\n\n- needle two\n- needle three"
+    answer = "needle one\n\n" + "hay " * 100 + "\n\n- needle two\n- needle three"
     write_chat([("question", answer)])
     engine = ScriptedEngine()
     with open_service(engine) as service:
@@ -82,8 +82,8 @@ async def test_a_folded_question_unfolds_where_something_is_found_in_it():
     engine = ScriptedEngine()
     with open_service(engine) as service:
         async with stage(service, engine) as shown:
-            await find(shown, "line 150")
-            assert found_text(shown) == "line 150"
+            await find(shown, "line 100")
+            assert found_text(shown) == "line 100"
 
 
 async def test_what_is_not_there_is_said():

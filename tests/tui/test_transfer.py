@@ -45,17 +45,15 @@ async def test_a_chat_is_exported_into_the_working_folder(folder):
             await command(shown, "/export json out.json")
             await shown.until(lambda: (folder / "out.json").exists())
             assert json.loads((folder / "out.json").read_text())["chats"][0]["title"] == "Fruit"
-
-
-async def test_a_file_that_is_there_is_left_alone(folder):
-    write_chat([("question", "answer")], title="Fruit")
-    (folder / "mine.md").write_text("mine")
-    engine = ScriptedEngine()
-    with open_service(engine) as service:
-        async with stage(service, engine) as shown:
-            await command(shown, "/export md mine.md")
+            await command(shown, "/export md Fruit.md")
             await shown.until_shown("there already")
-            assert (folder / "mine.md").read_text() == "mine"
+            shown.transcript.focus()
+            await shown.press("x")
+            await shown.until(lambda: (folder / "Fruit-3.md").exists())
+            await shown.press("f6", "tab")
+            await shown.until_shown("1 chat")
+            await shown.press("x")
+            await shown.until(lambda: (folder / "Fruit-4.md").exists())
 
 
 async def test_wrong_use_gives_the_command_back():
@@ -109,24 +107,3 @@ async def test_what_cannot_be_read_is_told_and_the_rest_is_there(folder):
             await command(shown, "/import in.json")
             await shown.until_shown("Not read: chat 1")
             assert [chat.title for chat in service.chats()] == ["Good"]
-
-
-async def test_a_key_in_the_transcript_exports_the_chat(folder):
-    write_chat([("question", "answer")], title="Fruit")
-    engine = ScriptedEngine()
-    with open_service(engine) as service:
-        async with stage(service, engine) as shown:
-            shown.transcript.focus()
-            await shown.press("x")
-            await shown.until(lambda: (folder / "Fruit.md").exists())
-
-
-async def test_the_history_screen_exports_the_chat_at_the_cursor(folder):
-    write_chat([("question", "answer")], title="Fruit")
-    engine = ScriptedEngine()
-    with open_service(engine) as service:
-        async with stage(service, engine) as shown:
-            await shown.press("f6", "tab")
-            await shown.until_shown("1 chat")
-            await shown.press("x")
-            await shown.until(lambda: (folder / "Fruit.md").exists())
