@@ -10,7 +10,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
 from textual.content import Content
-from textual.screen import Screen
+from textual.screen import ModalScreen, Screen
 from textual.widgets import Static, TextArea
 
 from localpaged.engine.snapshot import EngineSnapshot
@@ -102,16 +102,43 @@ class ChatScreen(Screen[None]):
         """Draw what changed; return whether something moves by itself."""
         self._frame += 1
         self._snapshot = snapshot
-        moment = self.moment
+        if not self._is_covered:
+            current = self.workspace.current
+            if current.id in changes.chat_ids or current.open_answer is not None:
+                self.transcript.advance(self.moment)
+            if changes.is_engine:
+                self._show_failure()
+            self.redraw()
         engine = self.workspace.engine
-        current = self.workspace.current
-        if current.id in changes.chat_ids or current.open_answer is not None:
-            self.transcript.advance(moment)
-        if changes.is_engine:
-            self._show_failure()
-        self.redraw()
         is_loading = engine.ready is None and engine.failure is None
         return is_loading or bool(self.workspace.running)
+
+    @property
+    def is_current(self) -> bool:
+        """Whether the screen is seen, be it below a dialog.
+
+        Textual takes what lies below any screen for visible: then a blinking cursor down here has
+        all of that screen painted anew.
+        """
+        return super().is_current and not self._is_covered
+
+    @property
+    def _is_covered(self) -> bool:
+        """Whether another whole screen lies over the chat."""
+        return any(
+            not isinstance(screen, ModalScreen) and screen is not self
+            for screen in self.app.screen_stack
+        )
+
+    def on_screen_resume(self) -> None:
+        """Draw what was missed while another screen lay over the chat."""
+        if self.is_mounted:
+            self.call_after_refresh(self._catch_up)
+
+    def _catch_up(self) -> None:
+        self.transcript.advance(self.moment)
+        self._show_failure()
+        self.redraw()
 
     @property
     def moment(self) -> Moment:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from time import monotonic
 from typing import TYPE_CHECKING, ClassVar
 
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
     from localpaged.tui.app import LocalPagedApp
 
+DRAWN_IN_HALVES = 5
 LINES_AROUND = 4
 """Rows of the screen that are no panes: top, hints and the line to write in."""
 
@@ -74,6 +76,7 @@ class CompareScreen(Screen[str | None]):
         self._glyphs = glyphs
         self._deeds = CompareDeeds(app, workspace, glyphs, model)
         self._frame = 0
+        self._due: set[Pane] = set()
         self._widgets = {pane: ComparePane(pane, glyphs) for pane in model.panes}
         self._top = StatusLine(id="compare-top")
         self._tabs = StatusLine(id="compare-tabs")
@@ -109,11 +112,25 @@ class CompareScreen(Screen[str | None]):
         service = self._owner.service
         names = list(self._workspace.engine.readies)
         self.model.look([snapshot, *(service.snapshot(name) for name in names)])
-        for pane in self.shown:
-            if pane.chat.id in changes.chat_ids:
-                self._widgets[pane].show_text(self._moment)
-        self._draw_lines()
-        return self.model.is_running
+        self._due |= {pane for pane in self.model.panes if pane.chat.id in changes.chat_ids}
+        drawn = self._next_drawn()
+        for pane in self._due.intersection(drawn):
+            self._widgets[pane].show_text(self._moment)
+        self._due -= {*drawn, *(p for p in self._due if not self._widgets[p].display)}
+        self._draw_lines(drawn)
+        return self.model.is_running or bool(self._due)
+
+    def _next_drawn(self) -> list[Pane]:
+        """The panes of this beat: all, or the half that was not drawn in the one before.
+
+        Many panes that scroll at once take long to paint, and what is painted together is best
+        side by side.
+        """
+        shown = self.shown
+        if len(shown) < DRAWN_IN_HALVES:
+            return shown
+        middle = (len(shown) + 1) // 2
+        return shown[:middle] if self._frame % 2 else shown[middle:]
 
     @property
     def _moment(self) -> Moment:
@@ -121,16 +138,17 @@ class CompareScreen(Screen[str | None]):
 
     def _draw(self) -> None:
         """Draw everything that is shown."""
+        self._due.clear()
         for pane in self.shown:
             self._widgets[pane].show_text(self._moment)
-        self._draw_lines()
+        self._draw_lines(self.shown)
 
-    def _draw_lines(self) -> None:
+    def _draw_lines(self, drawn: Sequence[Pane] = ()) -> None:
         model, engine, glyphs = self.model, self._workspace.engine, self._glyphs
         self._top.set(*head_runs(model, glyphs))
         self._tabs.set(tab_runs(model, engine, glyphs))
         for place, pane in enumerate(model.panes):
-            if self._widgets[pane].display:
+            if pane in drawn:
                 self._widgets[pane].show_lines(model, place, engine, self._moment)
         cells = self._hints.content_size.width
         self._hints.set(hint_runs(model, cells, is_writing=self.is_writing))
@@ -185,7 +203,7 @@ class CompareScreen(Screen[str | None]):
             if self._widgets[pane].view is self.focused and place != self.model.selected:
                 self._select(place)
                 return
-        self._draw_lines()
+        self._draw_lines(self.shown)
 
     # what the user does
 
@@ -224,7 +242,7 @@ class CompareScreen(Screen[str | None]):
             self._draw()
         elif self.model.diff_from is not None:
             self.model.diff_from = None
-            self._draw_lines()
+            self._draw()
         elif self.model.is_zoomed:
             self.action_zoom()
         else:
