@@ -9,6 +9,7 @@ from localpaged.engine.events import FinishReason, ReadyEvent
 from localpaged.tui.screens.context import ContextScreen
 from localpaged.tui.screens.picker import PickerScreen
 from testkit.fake_model import read_prompt
+from testkit.past_chats import write_chat
 from testkit.screens import LARGE, SMALL, Stage, open_service, stage
 from testkit.scripted_engine import Answer, ScriptedEngine
 
@@ -21,11 +22,13 @@ def small_engine(*script, limit: int = 600) -> ScriptedEngine:
     return ScriptedEngine(script or [tuple("a" * 50)], ready=ready)
 
 
-async def fill(shown: Stage, *, exchanges: int = 3, last: str = "q" * 240) -> None:
-    """Ask until the last question finds no room, and wait for the choice."""
-    for number in range(exchanges):
-        await shown.ask(f"{number}" * 70)
-        await shown.answer()
+def write_past(exchanges: int = 3) -> None:
+    """A chat whose answers were as long as those of the engine."""
+    write_chat([(f"{number}" * 70, "a" * 50) for number in range(exchanges)])
+
+
+async def fill(shown: Stage, *, last: str = "q" * 240) -> None:
+    """Ask what finds no room, and wait for the choice."""
     await shown.ask(last)
     await shown.answer()
     await shown.until(lambda: isinstance(shown.dialog, ContextScreen))
@@ -38,6 +41,7 @@ def sent(engine: ScriptedEngine) -> list[str]:
 
 @SIZES
 async def test_a_question_without_room_offers_the_ways_on_and_stopping_changes_nothing(size):
+    write_past()
     engine = small_engine()
     with open_service(engine) as service:
         async with stage(service, engine, size=size) as shown:
@@ -61,12 +65,13 @@ async def test_a_question_without_room_offers_the_ways_on_and_stopping_changes_n
 
 
 async def test_sliding_asks_again_and_shows_where_the_view_begins():
+    write_past()
     engine = small_engine()
     with open_service(engine) as service:
         async with stage(service, engine, size=LARGE) as shown:
             await fill(shown)
             await shown.press("down", "enter")
-            await shown.until(lambda: len(engine.submitted) == 5)
+            await shown.until(lambda: len(engine.submitted) == 2)
             await shown.answer()
             assert sent(engine)[:-1] == ["2" * 70, "a" * 50, "q" * 240]
             shown.transcript.put(0)
@@ -84,12 +89,13 @@ async def test_sliding_asks_again_and_shows_where_the_view_begins():
 
 
 async def test_the_line_is_there_again_when_the_chat_is_opened_again():
+    write_past()
     engine = small_engine()
     with open_service(engine) as service:
         async with stage(service, engine) as shown:
             await fill(shown)
             await shown.press("j", "down", "enter")
-            await shown.until(lambda: len(engine.submitted) == 5)
+            await shown.until(lambda: len(engine.submitted) == 2)
             await shown.answer()
         async with stage(service, engine) as shown:
             await shown.press("pageup")
@@ -97,17 +103,18 @@ async def test_the_line_is_there_again_when_the_chat_is_opened_again():
 
 
 async def test_a_summary_is_written_in_a_fork_and_the_question_follows_it():
+    write_past(5)
     engine = small_engine(limit=1_000)
     with open_service(engine) as service:
         async with stage(service, engine, size=LARGE) as shown:
-            await fill(shown, exchanges=5, last="q" * 380)
+            await fill(shown, last="q" * 380)
             original = shown.app.workspace.current
             await shown.press("down", "down", "enter")
-            await shown.until(lambda: len(engine.submitted) == 7)
+            await shown.until(lambda: len(engine.submitted) == 2)
             assert sent(engine)[-2] == SUMMARY_REQUEST
             assert shown.app.workspace.current is not original
             engine.run_until_idle()
-            await shown.until(lambda: len(engine.submitted) == 8)
+            await shown.until(lambda: len(engine.submitted) == 3)
             await shown.answer()
             assert sent(engine)[:2] == [SUMMARY_REQUEST, "a" * 50]
             assert sent(engine)[-2] == "q" * 380
@@ -118,23 +125,27 @@ async def test_a_summary_is_written_in_a_fork_and_the_question_follows_it():
 
 
 async def test_a_summary_that_is_stopped_loses_no_question():
+    write_past(5)
     engine = small_engine(limit=1_000)
     with open_service(engine) as service:
         async with stage(service, engine, size=LARGE) as shown:
-            await fill(shown, exchanges=5, last="q" * 380)
+            await fill(shown, last="q" * 380)
             await shown.press("down", "down", "enter")
-            await shown.until(lambda: len(engine.submitted) == 7)
+            await shown.until(lambda: len(engine.submitted) == 2)
             await shown.step(2)
             await shown.press("escape")
             await shown.answer()
             await shown.until_shown("There is no summary")
-            assert len(engine.submitted) == 7
+            assert len(engine.submitted) == 2
 
 
 async def test_an_earlier_answer_is_gone_back_to_in_a_fork():
     engine = small_engine()
     with open_service(engine) as service:
         async with stage(service, engine) as shown:
+            for number in range(3):
+                await shown.ask(f"{number}" * 70)
+                await shown.answer()
             await fill(shown)
             original = shown.app.workspace.current
             await shown.press("up", "enter")
