@@ -8,6 +8,9 @@ import pytest
 
 from localpaged.plain_text import visible
 from localpaged.store.scope import ChatScope
+from localpaged.store.store import Store
+from localpaged.store.tree import make_message
+from localpaged.store.writes import Write, change_chat
 from localpaged.tui.screens.history import HistoryScreen
 from localpaged.tui.screens.picker import PickerScreen
 from localpaged.tui.screens.rename import RenameScreen
@@ -264,6 +267,23 @@ async def test_a_resize_keeps_the_list():
             await shown.resize(*SMALL)
             assert "answer" in shown.text
             assert "The best 60 hits" in shown.text
+
+
+async def test_a_hit_that_another_program_wrote_since_is_shown():
+    chat_id = write_chat([("question", "answer")], title="Fruit")
+    engine = ScriptedEngine()
+    with open_service(engine) as service:
+        async with stage(service, engine) as shown:
+            elsewhere = Store.open()
+            tip = elsewhere.chat(chat_id).tip_hash
+            asked = make_message(tip, "user", "needle")
+            change = change_chat(chat_id, tip_hash=asked.hash)
+            elsewhere.submit(Write(messages=(asked,), chat_changes=(change,))).result(10)
+            elsewhere.close()
+            await open_history(shown, "needle")
+            await shown.press("enter")
+            await shown.until_shown("❯ needle")
+            assert shown.transcript.found is not None
 
 
 async def test_a_click_opens_what_is_under_it():

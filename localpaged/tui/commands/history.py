@@ -87,5 +87,12 @@ class HistoryCommands(CommandGroup):
 
     def _reveal(self, chat_id: str, message_hash: str, needles: tuple[str, ...]) -> None:
         keys = [exchange.key for exchange in self._app.service.transcript(chat_id)]
-        if message_hash in keys:
-            self._screen.call_after_refresh(self.finding.show, keys.index(message_hash), needles)
+        if message_hash not in keys:
+            return
+        session = self._workspace.current
+        if len(session.entries) != len(keys):
+            # another program went on with the chat since it was read
+            session.is_loaded = False
+            self._transcript.forget(session)
+            self._show(session)
+        self._screen.call_after_refresh(self.finding.show, keys.index(message_hash), needles)
