@@ -52,8 +52,8 @@ def _prompt_parts(panes: Sequence[Pane]) -> list[str]:
 
 def _read_tokens(answer: Answer | None) -> tuple[int, int] | None:
     """Return a prompt's tokens and how many of them were not cached, once that is known."""
-    if answer is None:
-        return None
+    if answer is None or answer.turn.partial_text:
+        return None  # who continued an answer had the engine read it as well
     if answer.prefill is not None:
         prefill = answer.prefill
         return prefill.prompt_tokens, prefill.prompt_tokens - prefill.cached_tokens

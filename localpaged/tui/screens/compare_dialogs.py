@@ -16,7 +16,7 @@ from localpaged.tui.compare.keys import KEYS
 from localpaged.tui.markdown.line import Role, Run
 from localpaged.tui.paint import content_of
 
-KEY_CELLS = 26
+KEY_CELLS = 20
 
 
 class PageScreen(ModalScreen[None]):
