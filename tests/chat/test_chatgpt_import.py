@@ -123,6 +123,25 @@ def test_an_answer_around_a_tool_is_one_answer(store: Store, tmp_path: Path):
     assert len(store.whole_chat(report.chats[0].chat.id).messages) == 2
 
 
+def test_a_system_text_is_taken_at_the_beginning_alone(store: Store, tmp_path: Path):
+    report = load(
+        store,
+        tmp_path,
+        conversation(
+            node("s", None, "system", "Be brief."),
+            node("q", "s", "user", "Hi"),
+            node("note", "q", "system", "The user is in Rome."),
+            node("a", "note", "assistant", "Ciao"),
+            current="a",
+        ),
+    )
+    assert texts(store, report.chats[0].chat.id) == [
+        ("system", "Be brief."),
+        ("user", "Hi"),
+        ("assistant", "Ciao"),
+    ]
+
+
 def test_pictures_are_told_in_words(store: Store, tmp_path: Path):
     picture = {"content_type": "image_asset_pointer", "asset_pointer": "file:///etc/passwd"}
     content = {"content_type": "multimodal_text", "parts": [picture, "What is it?"]}

@@ -159,6 +159,8 @@ async def test_a_deleted_chat_can_be_found_and_restored():
             await read(shown)
             assert "kept 30 more days" in shown.text
             assert "restore" in shown.text
+            await shown.press("a")
+            await shown.until_shown("restore it first")
             await shown.press("d")
             await read(shown)
             assert "Nothing found" in shown.text

@@ -129,6 +129,9 @@ class _Walk:
         if found is None:
             return above
         role, text, record = found
+        if role == "system" and above is not None:
+            # notes of the machinery; a chat here has its system text at the beginning
+            return above
         if above is not None and above.role == role:
             # tools stood between: it is the same answer, or the same question
             text, parent = f"{above.text}\n\n{text}", above.above

@@ -70,6 +70,9 @@ class HistoryDeeds:
 
     def _archive(self, chat: Chat, then: Then) -> None:
         title = visible(chat.title)
+        if chat.deleted_at is not None:
+            self._app.tell(f"“{title}” is deleted; restore it first.")
+            return
         if chat.archived_at is not None:
             self._service.history.unarchive(chat.id)
             self._workspace.refresh()
