@@ -341,7 +341,7 @@ async def test_every_key_is_told_and_answers_are_copied():
         assert "Vote for the answer" in shown.text
         page = shown.app.screen
         assert isinstance(page, PageScreen)
-        assert max(map(len, page.plain.splitlines())) <= 70
+        assert max(map(len, page.plain.splitlines())) <= 68
         await shown.press("f1")
         assert shown.app.screen is screen
         await shown.press("y")

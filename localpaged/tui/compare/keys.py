@@ -5,7 +5,7 @@ from __future__ import annotations
 KEYS = (
     ("Left Right  1 to 9", "Select an answer"),
     ("z", "One answer on the whole screen, and back"),
-    ("Esc", "Stop the answer; leave what is open; back to the chat"),
+    ("Esc", "Stop the answer; close what is open; leave"),
     ("s", "Stop all others"),
     ("S", "Stop all"),
     ("k", "Keep the answer as a chat, or no longer"),
