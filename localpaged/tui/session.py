@@ -169,6 +169,15 @@ class SessionModel:
         return NEW_CHAT_TITLE
 
     @property
+    def unsent(self) -> str:
+        """What is typed here and nowhere else: the draft, and a message that is being edited."""
+        draft, editing = self.draft.full, self.editing
+        edited = "" if editing is None else editing.draft.full
+        if editing is None or not edited.strip() or edited in (editing.text, f"/{editing.text}"):
+            return draft
+        return f"{draft}\n{edited}" if draft else edited
+
+    @property
     def last_answer(self) -> Answer | None:
         """The chat's newest answer."""
         return next((e for e in reversed(self.entries) if isinstance(e, Answer)), None)

@@ -260,7 +260,7 @@ class Workspace:
 
     def save_draft(self, session: SessionModel) -> None:
         """Keep what is typed in a chat, if it is not kept yet."""
-        full = session.draft.full
+        full = session.unsent
         if full == session.saved_draft:
             return
         if session.chat is None:

@@ -181,6 +181,24 @@ async def test_an_edit_waits_while_another_chat_is_looked_at_and_is_no_draft():
             assert service.chats()[0].draft == "draft"
 
 
+@pytest.mark.parametrize("end", ["enter", "escape"])
+async def test_an_edit_that_is_not_sent_yet_survives_a_crash_beside_the_draft(end):
+    engine = numbered()
+    with open_service(engine) as service:
+        async with stage(service, engine) as shown:
+            await answered(shown, "first")
+            await shown.write("draft")
+            await read(shown, "e")
+            shown.app.commands.drafts.keep()
+            assert service.chats()[0].draft == "draft"
+            await shown.write(" edited")
+            shown.app.commands.drafts.keep()
+            assert service.chats()[0].draft == "draft\nfirst edited"
+            await shown.press(end)
+            await finish(shown)
+            assert service.chats()[0].draft == shown.prompt.text == "draft"
+
+
 async def test_what_looks_like_a_command_is_edited_as_text():
     engine = numbered()
     with open_service(engine) as service:

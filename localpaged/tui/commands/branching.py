@@ -133,6 +133,7 @@ class BranchCommands(CommandGroup):
         text = self._prompt.draft.full
         session.editing = None
         self._prompt.load(session.draft)
+        self._chats.keep_draft()
         if text.strip() and text not in (editing.text, f"/{editing.text}"):
             self._prompt.add_sent(text)
         self._screen.redraw()
@@ -152,6 +153,7 @@ class BranchCommands(CommandGroup):
             return False
         session.editing = None
         self._prompt.load(session.draft)
+        self._chats.keep_draft()
         self._try(lambda: self._asked(session))
         return True
 

@@ -29,9 +29,11 @@ class DraftCommands(CommandGroup):
         draft = self._prompt.draft
         editing = self._workspace.current.editing
         if editing is not None:
-            is_new = draft != editing.draft
+            if draft == editing.draft:
+                return False
             editing.draft = draft
-            return is_new
+            self._due_s = monotonic() + SAVE_AFTER_S
+            return True
         if draft == self._workspace.current.draft:
             return False
         self._workspace.current.draft = draft
