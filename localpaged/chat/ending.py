@@ -45,7 +45,7 @@ def ended_row(live: LiveTurn, ending: Ending, *, now: float) -> Turn:
     if live.prefill is not None:
         return replace(
             row,
-            prompt_tokens=live.prefill.prompt_tokens,
+            prompt_tokens=live.prefill.prompt_tokens - live.num_begun,
             cached_tokens=live.prefill.cached_tokens,
         )
     if isinstance(ending.error, PromptTooLong) and live.prompt is not None:

@@ -14,13 +14,17 @@ from localpaged.store.rows import TurnStatus
 
 @dataclass(frozen=True, slots=True)
 class TurnPrefill:
-    """The prompt is being read: `cached` + newly computed tokens of `total`."""
+    """The prompt is being read: `cached` + newly computed tokens of `total`.
+
+    The last `begun_tokens` of it are of the answer, which goes on.
+    """
 
     chat_id: str
     turn_id: str
     cached_tokens: int
     computed_tokens: int
     prompt_tokens: int
+    begun_tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -148,6 +148,7 @@ class EngineFeed:
             event.cached_tokens,
             event.computed_tokens,
             event.prompt_tokens,
+            live.num_begun,
         )
 
     def _text(self, live: LiveTurn, event: TokenEvent) -> list[ChatEvent]:

@@ -57,6 +57,11 @@ class LiveTurn:
         return Piece(begun, self.turn.completion_tokens or 0, len(begun))
 
     @property
+    def num_begun(self) -> int:
+        """Tokens at the end of the prompt that are of the answer, which goes on."""
+        return 0 if self.prompt is None else self.prompt.num_begun or 0
+
+    @property
     def new_ids(self) -> tuple[int, ...]:
         """The ids that have arrived; those of a continued answer's beginning are not among them."""
         return tuple(id_ for piece in tuple(self._pieces) for id_ in piece.token_ids)
@@ -92,9 +97,14 @@ class LiveTurn:
         )
 
     def total_usage(self, usage: Usage) -> Usage:
-        """Return what the answer cost, with what it cost before it was continued."""
+        """Return what the answer cost, with what it cost before it was continued.
+
+        What it began with was read as a part of the prompt, and counts as the answer's alone.
+        """
         return replace(
             usage,
+            prompt_tokens=usage.prompt_tokens - self.num_begun,
+            cached_tokens=max(0, usage.cached_tokens - self.num_begun),
             completion_tokens=usage.completion_tokens + (self.turn.completion_tokens or 0),
             decode_s=usage.decode_s + (self.turn.decode_s or 0.0),
         )

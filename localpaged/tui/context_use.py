@@ -37,7 +37,8 @@ def context_use(session: SessionModel, engine: EngineStatus) -> ContextUse | Non
         used = answer.usage.prompt_tokens + answer.usage.completion_tokens
         return ContextUse(used, limit)
     if answer.prefill is not None:
-        return ContextUse(answer.prefill.prompt_tokens + answer.token_count, limit)
+        asked = answer.prefill.prompt_tokens - answer.prefill.begun_tokens
+        return ContextUse(asked + answer.token_count, limit)
     refused = answer.turn.prompt_tokens
     return None if refused is None else ContextUse(refused + answer.token_count, limit)
 

@@ -151,6 +151,8 @@ def test_a_fork_goes_on_from_the_exact_tokens(database_path, num_tokens, next_pi
     answer = made.service.transcript(fork.id)[-1]
     assert answer.message is not None and answer.turn is not None
     assert answer.message.text == text + " and on"
+    # what it began with is the answer's, and counts once
+    assert answer.turn.prompt_tokens == len(asked.prompt_ids)
     assert answer.turn.completion_tokens == len(kept) + 2
     assert unpack(answer.turn.token_ids)[: len(kept)] == tuple(kept)
     assert last_text(made.service, turn.chat_id) == "".join(PIECES)
