@@ -10,8 +10,6 @@ from localpaged.tui.keys import BY_SLASH
 from testkit.screens import LARGE, SMALL, open_service, stage
 from testkit.scripted_engine import ScriptedEngine
 
-SIZES = pytest.mark.parametrize("size", [SMALL, LARGE], ids=["80x24", "140x40"])
-
 
 def names(typed: str) -> list[str]:
     return [action.slash for action in matching(typed)]
@@ -35,8 +33,7 @@ def test_behind_a_finished_name_it_tells_what_may_follow():
     assert names("/set temp=") == ["set"]
 
 
-@SIZES
-@pytest.mark.parametrize("key", ["tab", "enter"])
+@pytest.mark.parametrize(("size", "key"), [(SMALL, "tab"), (LARGE, "enter")])
 async def test_tab_and_enter_finish_the_marked_one_and_enter_then_runs_it(size, key):
     engine = ScriptedEngine()
     with open_service(engine) as service:

@@ -82,12 +82,12 @@ async def test_what_cannot_be_is_told_in_the_engines_words_and_not_saved():
             assert service.chats() == []
 
 
-@SIZES
-async def test_the_system_prompt_has_several_lines_and_is_sent_and_shown(size):
+async def test_the_system_prompt_has_several_lines_and_is_sent_and_shown():
     engine = ScriptedEngine(hello)
     with open_service(engine) as service:
-        async with stage(service, engine, size=size) as shown:
-            await shown.press("ctrl+o", "shift+tab", *"Be brief.", "enter", *"Be kind.", "ctrl+s")
+        async with stage(service, engine) as shown:
+            await shown.press("ctrl+o", "shift+tab")
+            await shown.burst(*"Be brief.", "enter", *"Be kind.", "ctrl+s")
             assert "Be brief." in shown.text
             await shown.ask("hi")
             pairs = read_prompt(engine.submitted[-1].prompt_ids)

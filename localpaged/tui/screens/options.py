@@ -67,6 +67,7 @@ class OptionsScreen(ModalScreen[ChatOptions | None]):
         self._offer = offer
         self._model = options.model
         self._shown_system = options.system
+        self._told = ""
 
     def compose(self) -> ComposeResult:
         """Model, system prompt, a row for each sampling parameter."""
@@ -203,4 +204,6 @@ class OptionsScreen(ModalScreen[ChatOptions | None]):
         if not text and cost and self._system != self._options.system:
             text = f"With another system prompt {grouped(cost)} tokens are read again."
         note.set_class(bool(wrong), "-wrong")
-        note.update(Content(visible(text)))
+        if text != self._told:
+            self._told = text
+            note.update(Content(visible(text)))
