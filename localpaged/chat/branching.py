@@ -89,7 +89,8 @@ class Branching:
             if place.role != "user":
                 raise ChatError("Only your own messages can be edited.")
             question = make_message(place.parent_hash, "user", text)
-            return self._ask(chat, question.hash, sampling or self._sampling_of(chat), question)
+            sampling = sampling or self._sampling_of(chat)
+            return self._ask(chat, question.hash, sampling, question, message_hash)
 
     def show_sibling(self, chat_id: str, key: str, step: int) -> str | None:
         """Go to another version of a line; see ChatService."""
@@ -142,6 +143,7 @@ class Branching:
         parent_hash: str,
         sampling: SamplingParams,
         question: Message | None = None,
+        edited_hash: str = "",
     ) -> Turn:
         running = self._running(chat.id)
         sampling = with_seed(sampling)
@@ -160,6 +162,9 @@ class Branching:
         columns = ChatColumns(updated_at=turn.created_at, archived_at=None)
         if running is None:
             columns["tip_hash"] = parent_hash
+        if question is not None and chat.view_hash == edited_hash:
+            # what the model is not shown stays so
+            columns["view_hash"] = question.hash
         live = LiveTurn(turn, sampling, is_foreground=True)
         write = Write(
             messages=() if question is None else (question,),

@@ -124,6 +124,7 @@ class Store:
             deleted_at=None,
             archived_at=None,
             is_unread=False,
+            is_hidden=False,
         )
         self.submit(Write(new_chats=(fork,)))
         return fork

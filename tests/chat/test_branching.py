@@ -14,7 +14,7 @@ from localpaged.engine.params import SamplingParams
 from localpaged.errors import ChatError, NotInHistory
 from localpaged.store.rows import Exchange, Turn, TurnStatus
 from localpaged.store.store import Store
-from localpaged.store.writes import Purge
+from localpaged.store.writes import Purge, Write, change_chat
 from testkit.builders import Recorder, make_service
 from testkit.fake_model import read_prompt
 from testkit.scripted_engine import ScriptedEngine
@@ -438,4 +438,22 @@ def test_an_archived_chat_that_is_gone_back_in_is_listed_again(talk: Talk):
     assert talk.service.chats() == []
     talk.finish(talk.service.regenerate(turn.id))
     assert [chat.id for chat in talk.service.chats()] == [talk.id]
+    talk.service.close()
+
+
+def test_an_edited_message_is_where_the_models_view_begins_if_the_old_one_was(talk: Talk):
+    talk.say("q1", "q2")
+    begins = change_chat(talk.id, view_hash=talk.hash_of("q2"))
+    talk.service._store.submit(Write(chat_changes=(begins,))).result(WAIT_S)
+    talk.finish(talk.service.edit(talk.id, talk.hash_of("q2"), "other"))
+    assert talk.asked() == ["other"]
+    talk.service.close()
+
+
+def test_a_fork_of_a_chat_that_is_in_no_list_is_in_the_list(talk: Talk):
+    talk.say("q")
+    hidden = change_chat(talk.id, is_hidden=True, archived_at=1.0)
+    talk.service._store.submit(Write(chat_changes=(hidden,))).result(WAIT_S)
+    fork = talk.service.fork(talk.id, talk.hash_of("answer 1"))
+    assert [chat.id for chat in talk.service.chats()] == [fork.id]
     talk.service.close()
