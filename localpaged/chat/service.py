@@ -331,8 +331,6 @@ class ChatService:
         """The engine's latest picture of a model, "" being the default; empty if not loaded."""
         return self._engine.snapshot("" if model == self._models.default_name else model)
 
-    # models
-
     def count_tokens(self, text: str, *, model: str = "") -> Future[int]:
         """Count what `text` adds to a message for a model, which may still be being opened.
 
