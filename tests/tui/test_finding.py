@@ -104,6 +104,7 @@ async def test_the_slash_command_finds_and_leaving_ends_it():
             await shown.write("/find answer")
             await shown.press("enter")
             assert found_text(shown) == "an answer"
+            assert "lines below" not in shown.text
             await shown.press("i")
             assert shown.transcript.found is None
             assert shown.app.focused is shown.prompt

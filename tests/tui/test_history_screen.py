@@ -136,6 +136,7 @@ async def test_chats_are_archived_filtered_and_taken_out_again():
             await read(shown)
             assert "archived" in shown.text
             assert [s.title for s in shown.app.workspace.sessions] == ["Long", "Users"]
+            assert "a unarchive" in shown.text
             await shown.press("f")
             await read(shown)
             assert "1 hit" in shown.text

@@ -169,6 +169,10 @@ class HistoryScreen(Screen[HistoryItem | None]):
         if self._found.items:
             self._deeds.run(name, self._found.items[self._list.cursor].chat, self.look_again)
 
+    @on(HitList.Moved)
+    def _moved(self) -> None:
+        self._draw_chrome()
+
     @on(HitList.Chosen)
     def _chosen(self) -> None:
         self.action_open()

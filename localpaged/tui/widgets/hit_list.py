@@ -39,6 +39,9 @@ class HitList(ScrollView, can_focus=True):
     class Chosen(Message):
         """The item at the cursor is to be opened."""
 
+    class Moved(Message):
+        """Another item is at the cursor."""
+
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id)
         self.cursor = 0
@@ -68,6 +71,7 @@ class HitList(ScrollView, can_focus=True):
             self.cursor = max(0, min(len(self._ends) - 1, self.cursor + step))
             self._reveal()
             self.refresh()
+            self.post_message(self.Moved())
 
     def render_line(self, y: int) -> Strip:
         """Paint one row."""

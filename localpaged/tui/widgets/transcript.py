@@ -139,6 +139,8 @@ class Transcript(DocumentView):
         self.redraw()
         height = self.scrollable_content_region.height
         self.put(self.document.lines_of(index).start + line.offset - height // 3)
+        # with the end in view there is nothing newer to be told of
+        self._place.is_following = self.scroll_y >= self.max_scroll_y
         self._tell_moved()
 
     def clear_found(self) -> None:
