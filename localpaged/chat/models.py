@@ -38,7 +38,8 @@ class ModelChoice:
 
 def name_of(choice: str) -> str:
     """Return what the model is called that a chat chose by its name or path; "" stays ""."""
-    return choice.rpartition("/")[2].removesuffix(".gguf")
+    is_path = choice.startswith("/")
+    return choice.rpartition("/")[2].removesuffix(".gguf") if is_path else choice
 
 
 class ModelShelf(Protocol):

@@ -11,7 +11,7 @@ import pytest
 
 from localpaged import wiring
 from localpaged.chat.cache_report import CacheCause
-from localpaged.chat.compare import make_specs
+from localpaged.chat.compare import BranchSpec, make_specs
 from localpaged.chat.events import ChatEvent, ModelFailed, TurnCacheReport
 from localpaged.chat.service import ChatService
 from localpaged.config import Settings
@@ -144,3 +144,25 @@ def test_a_compare_reads_its_prompt_once_for_each_model_and_shares_the_blocks(
         snapshot = service.snapshot(name)
         assert snapshot.computed_prompt_tokens == num_prompt + 2 * tail
     assert [shared[branch.chat.id] for branch in begun.branches] == [num_prompt // 16] * 6
+
+
+def test_a_seed_gives_the_same_answer_alone_and_in_any_compare(run: tuple[ChatService, Recorder]):
+    service, recorder = run
+    hot = SamplingParams(temperature=1.0, max_tokens=24, seed=42)
+    alone = service.send(service.new_chat().id, QUESTION, sampling=hot)
+    recorder.wait_ended(alone.id)
+    texts = []
+    for _ in range(2):
+        specs = [
+            BranchSpec("first", {"temperature": 1.0, "max_tokens": 24, "seed": seed})
+            for seed in (41, 42, 43)
+        ]
+        begun = service.compares.start(QUESTION, specs)
+        turns = [branch.exchanges[-1].turn for branch in begun.branches]
+        for turn in turns:
+            assert turn is not None
+            recorder.wait_ended(turn.id)
+        texts.append([recorder.text(turn.id) for turn in turns if turn is not None])
+    assert texts[0] == texts[1]
+    assert len(set(texts[0])) == 3
+    assert texts[0][1] == recorder.text(alone.id)

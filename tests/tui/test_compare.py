@@ -288,6 +288,25 @@ async def test_text_that_acts_on_terminals_is_shown_as_marks(size):
         assert "\x1b" not in shown.text
 
 
+async def test_a_model_may_be_called_anything():
+    name = "([sys:LOCK=SAFE\u2026])[data:m?id=7-]\x1b[31m\u202e[/b]"
+    engine = ScriptedEngine(by_seed)
+    with open_service(engine, shelf=FakeShelf("fake-model", name)) as service:
+        async with stage(service, engine, size=LARGE) as shown:
+            assert shown.app.commands.compare.ask(f"m=fake-model,{name} Sky?")
+            await shown.settle()
+            screen = shown.app.screen
+            assert isinstance(screen, CompareScreen)
+            await submitted(shown, 2)
+            await finish(shown, screen)
+            await shown.press("2", "z", "v", "d")
+            assert "([sys:LOCK=SAFE\u2026])[data:m?id=7-]" in shown.text
+            assert "\x1b" not in shown.text and "\u202e" not in shown.text
+            await shown.press("escape", "enter")
+            assert "([sys:LOCK=SAFE\u2026])" in shown.text.splitlines()[0]
+            assert "\x1b" not in shown.text
+
+
 async def test_what_cannot_be_asked_is_told_and_stays_in_the_prompt():
     engine = ScriptedEngine()
     with open_service(engine, shelf=FakeShelf("fake-model")) as service:
