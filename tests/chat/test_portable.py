@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import stat
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -217,73 +216,6 @@ def test_a_folder_that_is_not_there_is_told(store: Store, tmp_path: Path):
         export_to(store, [chat_id], ChatFormat.JSON, tmp_path / "nowhere" / "x.json")
 
 
-@pytest.mark.parametrize(
-    ("content", "sentence"),
-    [
-        (b"", "it is empty"),
-        (b"PK\x03\x04rest", "unpack it"),
-        (b"\xff\xfe\x00garbage", "not text in UTF-8"),
-        (b"hello", "neither a JSON list nor an object"),
-        (b'{"a": 1}', "of another program"),
-        (b"[1, 2]", "is not an object"),
-        (b"[]", None),
-        (b'{"format": "localpaged-chats", "version": 99, "chats": []}', "version is 99"),
-        (b'{"format": "localpaged-chats", "version": 1, "chats": [', "ends too early"),
-        (b'{"format": "localpaged-chats", "version": 1, "chats": [{"messages": 5}]}', "chat 1"),
-        (b"[" * 100_000, "nested too deeply"),
-        (b'[{"mapping": {}}]', "no message"),
-        (b"[NaN]", "no JSON number"),
-        (b"---\nformat: localpaged-markdown 1\n---\n", "has no mark"),
-        (b'---\nformat: localpaged-markdown 1\nmark: "message"\n---\nx', "end is missing"),
-    ],
-)
-def test_a_bad_file_gets_one_clear_sentence(
-    store: Store, tmp_path: Path, content: bytes, sentence: str | None
-):
-    path = tmp_path / "bad"
-    path.write_bytes(content)
-    if sentence is None:
-        assert import_file(store, path) == ImportReport((), (), 0)
-        return
-    with pytest.raises(BadChatFile, match=sentence) as caught:
-        import_file(store, path)
-    assert str(path) in caught.value.message
-    assert caught.value.message.endswith(".")
-    assert store.chats() == []
-
-
-def test_no_path_no_model_and_no_foreign_id_of_a_file_is_used(store: Store, tmp_path: Path):
-    victim = write_branched(store)
-    mine = store.whole_chat(victim)
-    turn = mine.turns[0]
-    record = {
-        "id": victim,
-        "title": "../../x",
-        "model": "/etc/passwd",
-        "tip": "a",
-        "options": {"temperature": "hot", "grammar": {"kind": "lark"}},
-        "messages": [
-            {"id": "a", "parent": None, "role": "user", "text": "other words\ud83d"},
-            {"id": "b", "parent": "a", "role": "tool", "text": "x"},
-            {"id": "c", "parent": "nowhere", "role": "user", "text": "x"},
-            7,
-        ],
-        "turns": [{"id": turn.id, "question": "a", "answer": "a", "status": "done"}, {}],
-    }
-    path = tmp_path / "x.json"
-    path.write_text(json.dumps({"format": "localpaged-chats", "version": 1, "chats": [record]}))
-    report = import_file(store, path)
-    assert report.num_problems == 4
-    assert store.whole_chat(victim) == mine
-    record["id"] = "../../../etc"
-    path.write_text(json.dumps({"format": "localpaged-chats", "version": 1, "chats": [record]}))
-    (imported,) = import_file(store, path).chats
-    assert imported.outcome is Outcome.NEW
-    assert (imported.chat.model, imported.chat.options) == ("", "{}")
-    assert store.turn(turn.id) == turn
-    assert store.path_to(imported.chat.tip_hash)[0].text == "other words\ufffd"
-
-
 def test_a_file_longer_than_what_is_read_at_once_is_read(
     store: Store, other: Store, tmp_path: Path, monkeypatch
 ):
@@ -326,80 +258,3 @@ def test_an_import_can_be_stopped_between_two_chats(store: Store, other: Store, 
     assert [imported.chat.id for imported in report.chats] == ids[:1]
     assert "stopped" in report.problems[0]
     assert outcomes(import_file(other, path)) == [Outcome.KNOWN, Outcome.NEW]
-
-
-JSON = st.recursive(
-    st.one_of(
-        st.none(),
-        st.booleans(),
-        st.integers(),
-        st.just(10**400),
-        st.floats(allow_nan=False, allow_infinity=False),
-        st.text(max_size=8),
-        st.sampled_from(["a", "b", "user", "assistant", "system", "done", "text", "0001-01-01"]),
-    ),
-    lambda inner: st.one_of(
-        st.lists(inner, max_size=3),
-        st.dictionaries(
-            st.sampled_from(
-                [
-                    *("id", "parent", "role", "text", "messages", "turns", "tip", "options"),
-                    *("mapping", "message", "author", "content", "parts", "content_type"),
-                    *("created_at", "create_time", "status", "question", "answer", "thought"),
-                ]
-            ),
-            inner,
-            max_size=6,
-        ),
-    ),
-    max_leaves=20,
-)
-
-
-@settings(
-    max_examples=80,
-    deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-)
-@given(records=st.lists(JSON, max_size=3), is_ours=st.booleans())
-def test_no_json_makes_an_import_fail_otherwise(
-    store: Store, tmp_path: Path, records: list[object], is_ours: bool
-):
-    ours = {"format": "localpaged-chats", "version": 1, "chats": records}
-    path = tmp_path / "x.json"
-    path.write_text(json.dumps(ours if is_ours else records))
-    with suppress(BadChatFile):
-        import_file(store, path)
-
-
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(body=st.text(max_size=60), front=st.text(max_size=30))
-def test_no_markdown_makes_an_import_fail_otherwise(
-    store: Store, tmp_path: Path, body: str, front: str
-):
-    path = tmp_path / "x.md"
-    head = f'---\nformat: "localpaged-markdown 1"\nmark: "message"\n{front}\n---\n'
-    path.write_bytes((head + body).encode("utf-8", "surrogatepass"))
-    with suppress(BadChatFile):
-        import_file(store, path)
-
-
-def test_times_and_numbers_of_any_size_are_no_trouble(store: Store, tmp_path: Path):
-    record = {
-        "title": "x",
-        "tip": "a",
-        "created_at": 10**400,
-        "updated_at": "0001-01-01T00:00:00+14:00",
-        "archived_at": 1e300,
-        "messages": [{"id": "a", "parent": None, "role": "user", "text": "t"}],
-        "turns": [
-            {"answer": "a", "status": "done", "seed": 10**400, "ttft_s": -(10**400)},
-        ],
-    }
-    path = tmp_path / "x.json"
-    path.write_text(json.dumps({"format": "localpaged-chats", "version": 1, "chats": [record]}))
-    (imported,) = import_file(store, path).chats
-    assert (imported.chat.created_at, imported.chat.updated_at) == (0.0, 0.0)
-    assert imported.chat.archived_at is None
-    (turn,) = store.whole_chat(imported.chat.id).turns
-    assert (turn.seed, turn.ttft_s) == (None, None)
