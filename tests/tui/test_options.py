@@ -40,7 +40,7 @@ async def test_the_dialog_shows_defaults_and_saves_what_is_written(size):
             await shown.answer()
             await shown.press("ctrl+o")
             assert isinstance(shown.dialog, OptionsScreen)
-            for text in ("0.2  default", "0.9  default", "random  default", "fake-model  default"):
+            for text in ("0.2  default", "0.9  default", "off  default", "fake-model  default"):
                 assert text in shown.text
             await shown.press(*"0.7", "down", *"40", "enter")
             assert shown.dialog is None
@@ -49,6 +49,17 @@ async def test_the_dialog_shows_defaults_and_saves_what_is_written(size):
             await shown.answer()
             sampling = engine.submitted[-1].sampling
             assert (sampling.temperature, sampling.top_k, sampling.top_p) == (0.7, 40, 0.9)
+
+
+@pytest.mark.parametrize("size", [(80, 24), (50, 14)])
+async def test_what_is_told_below_the_fields_stays_in_view(size):
+    engine = ScriptedEngine(hello)
+    with open_service(engine) as service:
+        async with stage(service, engine, size=size) as shown:
+            await shown.press("ctrl+o", *"200")
+            assert "Temperature" in shown.text
+            assert "temperature must be from 0 to 100" in shown.text
+            assert "Enter or ^S saves" in shown.text
 
 
 async def test_the_dialog_shows_what_the_chat_has_and_takes_defaults_again():

@@ -23,6 +23,12 @@ from localpaged.tui.screens.picker import Choice, PickerScreen
 from localpaged.tui.widgets.line_input import LineInput
 from localpaged.tui.widgets.text_box import TextBox
 
+DIALOG_PERCENT = 90
+"""How much of the screen's height a dialog may have, as the styles say."""
+FULL_ROWS = 20
+ROWS_AROUND = 9
+"""Title, what is told below, the hint, and the space between them."""
+
 
 @dataclass(frozen=True, slots=True)
 class ChatOptions:
@@ -97,6 +103,18 @@ class OptionsScreen(ModalScreen[ChatOptions | None]):
         """Tell what is wrong, or what it costs, from the start."""
         self._shown_system = self.query_one(TextBox).text
         self._tell()
+
+    def on_resize(self) -> None:
+        """The rows scroll where not all fit; what is told below them stays in view."""
+        height = self.app.size.height
+        most = height * DIALOG_PERCENT // 100 - ROWS_AROUND
+        self.query_one(VerticalScroll).styles.max_height = max(2, most)
+        self.set_class(height < FULL_ROWS, "-low")
+        self.call_after_refresh(self._reveal)
+
+    def _reveal(self) -> None:
+        if self.focused is not None:
+            self.focused.scroll_visible(animate=False)
 
     def _field(self, option: SamplingOption) -> LineInput:
         default = option.text_of(getattr(self._offer.defaults, option.name)) or "none"
