@@ -45,6 +45,7 @@ async def test_help_opens_and_closes():
             await shown.press("f1")
             assert isinstance(shown.dialog, HelpScreen)
             assert "Keys and commands" in shown.text
+            assert "Every command also works as /name" in shown.text
             await shown.press("f1")
             assert shown.dialog is None
 

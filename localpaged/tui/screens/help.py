@@ -16,6 +16,9 @@ from localpaged.tui.markdown.line import STRONG, Role, Run
 from localpaged.tui.paint import content_of
 
 KEY_CELLS = 25
+DIALOG_PERCENT = 90
+"""How much of the screen's height a dialog may have, as the styles say."""
+ROWS_AROUND = 6
 LABEL_CELLS = 33
 
 
@@ -47,6 +50,11 @@ class HelpScreen(ModalScreen[None]):
                 Content("Every command also works as /name in the prompt. Esc closes."),
                 classes="dialog-hint",
             )
+
+    def on_resize(self) -> None:
+        """The page scrolls where not all of it fits; the line below it stays in view."""
+        most = self.app.size.height * DIALOG_PERCENT // 100 - ROWS_AROUND
+        self.query_one(VerticalScroll).styles.max_height = max(2, most)
 
     def action_dismiss_help(self) -> None:
         """Close."""
