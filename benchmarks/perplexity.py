@@ -4,7 +4,7 @@
 
 The text is read as the engine reads a long prompt: in chunks, each of which attends to all
 earlier ones through the paged cache. Weights and activations stay float32, so the cache alone
-makes the difference; the last lines repeat it in bfloat16, as the program runs.
+makes the difference; the last lines repeat it in bfloat16 and in 8 bits, as the program runs.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import torch
 
 from localpaged.engine.batch import build_batch
 from localpaged.engine.block_pool import NUM_RESERVED_BLOCKS
+from localpaged.engine.eight_bit import can_be_eight_bit, to_eight_bit
 from localpaged.engine.kv_storage import KVStorage, block_bytes
 from localpaged.engine.native import NativeDecoder
 from localpaged.engine.params import BLOCK_SIZE_TOKENS, SamplingParams
@@ -76,6 +77,12 @@ def main() -> None:
             num_bytes = block_bytes(opened.config, kv_dtype, block_size=1)
             names = [str(d).removeprefix("torch.") for d in (dtype, kv_dtype)]
             print(f"| {names[0]} | {names[1]} | {num_bytes:,} | {value:.4f} |", flush=True)
+    if can_be_eight_bit(opened.config):
+        state = to_eight_bit(opened.config, load_state(opened, dtype=torch.bfloat16))
+        decoder = NativeDecoder(opened.config, state)
+        value = perplexity(decoder, token_ids, kv_dtype=torch.bfloat16)
+        num_bytes = block_bytes(opened.config, torch.bfloat16, block_size=1)
+        print(f"| int8 | bfloat16 | {num_bytes:,} | {value:.4f} |")
 
 
 if __name__ == "__main__":

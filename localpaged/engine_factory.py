@@ -42,13 +42,20 @@ class NumberFormats:
     """What is computed in which dtype.
 
     `kv` is what K and V are kept in, `projections` the weight matrices. With `has_four_bit`,
-    4-bit weights stay 4-bit for small batches.
+    4-bit weights stay 4-bit for small batches; with `has_eight_bit`, weights are rounded to 8 bits
+    after they were read.
     """
 
     activations: torch.dtype
     projections: torch.dtype
     kv: torch.dtype
     has_four_bit: bool
+    has_eight_bit: bool = False
+
+    @property
+    def name(self) -> str:
+        """How the program tells it."""
+        return "int8" if self.has_eight_bit else str(self.activations).removeprefix("torch.")
 
 
 def load_core(
@@ -88,6 +95,11 @@ def load_core(
         with_four_bit=formats.has_four_bit,
         on_progress=lambda stage, done, total: on_load(LoadEvent(stage, done, total, "bytes")),
     )
+    if formats.has_eight_bit:
+        from localpaged.engine.eight_bit import to_eight_bit
+
+        on_load(LoadEvent("Rounding weights to 8 bits"))
+        state = to_eight_bit(opened.config, state)
     on_load(LoadEvent("Allocating KV blocks", 0, engine_config.num_blocks, "blocks"))
     kv = KVStorage(
         opened.config,
@@ -114,7 +126,7 @@ def load_core(
     ready = ReadyEvent(
         model_name=opened.name,
         device="cpu",
-        dtype=str(formats.activations).removeprefix("torch."),
+        dtype=formats.name,
         context_length=engine_config.context_length,
         load_s=time.perf_counter() - started_s,
     )
@@ -137,11 +149,18 @@ def choose_formats(opened: OpenedModel, settings: Settings) -> NumberFormats:
     """Choose the fastest formats of this processor that the settings allow."""
     import torch
 
+    from localpaged.engine.eight_bit import can_be_eight_bit
+
     abilities = torch.cpu.get_capabilities()
     is_fast = any(abilities.get(name) for name in ("amx_bf16", "avx512_bf16", "bf16"))
     if settings.dtype == "float32" or (settings.dtype == "auto" and not is_fast):
         kv = _kv_dtype(settings, torch.float32)
         return NumberFormats(torch.float32, torch.float32, kv, has_four_bit=False)
+    if settings.dtype == "auto" and can_be_eight_bit(opened.config):
+        kv = _kv_dtype(settings, torch.bfloat16)
+        return NumberFormats(
+            torch.bfloat16, torch.bfloat16, kv, has_four_bit=False, has_eight_bit=True
+        )
     # Without AMX a core multiplies float32 matrices faster than bfloat16 ones; it is a matter of
     # memory whether the weights can be kept that wide.
     fits_wide = (

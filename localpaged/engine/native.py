@@ -9,6 +9,8 @@ State dict, all of one dtype; D = head_dim, H = heads, G = KV heads:
   layers.i.gate_up.weight [2·intermediate, hidden], layers.i.down.weight [hidden, intermediate]
   rope_factors [D/2] float32, optional
 Beside a projection's .weight there may be .four_bit and .four_bit_scales, see `linear`.
+A model in 8 bits (see `eight_bit`) has .eight_bit and .eight_bit_scales instead of the weights of
+projections and head, down.turn, no norms but q_norm and k_norm, and computes in float32.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ import torch.nn.functional as F
 from localpaged.decoder_config import DecoderConfig
 from localpaged.engine.batch import Batch
 from localpaged.engine.kv_storage import KVStorage, LayerKV
-from localpaged.engine.linear import DenseLinear, make_linear
+from localpaged.engine.linear import make_linear
 from localpaged.engine.rope import RopeTable, rotate
 from localpaged_kernels import paged_attention, write_kv
 
@@ -33,13 +35,16 @@ class NativeDecoder:
         self.config = config
         self._embed = state["embed.weight"]
         self._layers = [_Layer(config, state, index) for index in range(config.num_layers)]
-        self._norm = state["norm.weight"]
-        self._head = DenseLinear(state["embed.weight" if config.is_tied else "head.weight"])
-        self._rope = RopeTable(config, dtype=self._embed.dtype, factors=state.get("rope_factors"))
+        self._norm = state.get("norm.weight")
+        is_eight_bit = "head.eight_bit" in state
+        has_own_head = is_eight_bit or not config.is_tied
+        self._head = make_linear(state, "head" if has_own_head else "embed")
+        self._dtype = torch.float32 if is_eight_bit else self._embed.dtype
+        self._rope = RopeTable(config, dtype=self._dtype, factors=state.get("rope_factors"))
 
     def forward(self, batch: Batch, kv: KVStorage) -> torch.Tensor:
         """See PagedModel."""
-        hidden = F.embedding(batch.token_ids, self._embed)
+        hidden = F.embedding(batch.token_ids, self._embed).to(self._dtype)
         cos, sin = self._rope.at(batch.positions)
         for layer, layer_kv in zip(self._layers, kv.layers, strict=True):
             hidden = layer.forward(hidden, batch, layer_kv, cos, sin)
@@ -56,13 +61,14 @@ class _Layer:
     ) -> None:
         prefix = f"layers.{index}."
         self._config = config
-        self._attn_norm = state[prefix + "attn_norm.weight"]
-        self._mlp_norm = state[prefix + "mlp_norm.weight"]
+        self._is_eight_bit = prefix + "qkv.eight_bit" in state
+        self._attn_norm = state.get(prefix + "attn_norm.weight")
+        self._mlp_norm = state.get(prefix + "mlp_norm.weight")
         self._q_norm = state.get(prefix + "q_norm.weight")
         self._k_norm = state.get(prefix + "k_norm.weight")
-        self._qkv = make_linear(state, prefix + "qkv")
+        self._qkv = make_linear(state, prefix + "qkv", is_even=True)
         self._o = make_linear(state, prefix + "o")
-        self._gate_up = make_linear(state, prefix + "gate_up")
+        self._gate_up = make_linear(state, prefix + "gate_up", is_even=True)
         self._down = make_linear(state, prefix + "down")
 
     def forward(
@@ -110,9 +116,11 @@ class _Layer:
             scale=config.head_dim**-0.5,
             window=config.sliding_window,
             kv_scales=kv.scales,
+            # In 8 bits the exact sums of float32 are nobody's: 16-bit numbers need no widening.
+            decode_dtype=torch.bfloat16 if self._is_eight_bit else None,
         )
         return out.flatten(1)
 
 
-def _rms_norm(x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
-    return F.rms_norm(x, weight.shape, weight, eps)
+def _rms_norm(x: torch.Tensor, weight: torch.Tensor | None, eps: float) -> torch.Tensor:
+    return F.rms_norm(x, x.shape[-1:], weight, eps)

@@ -20,22 +20,36 @@ def formats_on(monkeypatch, folder, abilities, **settings):
 
 
 @pytest.mark.parametrize(
-    ("abilities", "activations", "projections", "has_four_bit"),
+    ("abilities", "activations", "projections", "few_bits"),
     [
-        ({}, torch.float32, torch.float32, False),
-        ({"avx512_f": True, "avx512_bf16": False}, torch.float32, torch.float32, False),
-        ({"avx512_bf16": True}, torch.bfloat16, torch.float32, True),
-        ({"avx512_bf16": True, "amx_bf16": True}, torch.bfloat16, torch.bfloat16, True),
+        ({}, torch.float32, torch.float32, None),
+        ({"avx512_f": True, "avx512_bf16": False}, torch.float32, torch.float32, None),
+        ({"avx512_bf16": True}, torch.bfloat16, torch.float32, 4),
+        ({"avx512_bf16": True, "avx512_vnni": True}, torch.bfloat16, torch.bfloat16, 8),
+        (
+            {"avx512_bf16": True, "avx512_vnni": True, "amx_bf16": True},
+            torch.bfloat16,
+            torch.bfloat16,
+            4,
+        ),
     ],
-    ids=["unknown", "no bfloat16", "bfloat16", "AMX"],
+    ids=["unknown", "no bfloat16", "bfloat16", "VNNI", "AMX"],
 )
 def test_a_processor_gets_what_it_is_fast_at(
-    monkeypatch, folder, abilities, activations, projections, has_four_bit
+    monkeypatch, folder, abilities, activations, projections, few_bits
 ):
     formats = formats_on(monkeypatch, folder, abilities)
     assert (formats.activations, formats.kv) == (activations, activations)
     assert formats.projections == projections
-    assert formats.has_four_bit == has_four_bit
+    assert (formats.has_four_bit, formats.has_eight_bit) == (few_bits == 4, few_bits == 8)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_what_is_asked_for_is_not_rounded_to_eight_bits(monkeypatch, folder, dtype):
+    abilities = {"avx512_bf16": True, "avx512_vnni": True}
+    formats = formats_on(monkeypatch, folder, abilities, dtype=dtype)
+    assert not formats.has_eight_bit
+    assert formats.name == dtype
 
 
 def test_float32_is_exact_everywhere_when_it_is_asked_for(monkeypatch, folder):

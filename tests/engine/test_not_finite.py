@@ -3,17 +3,27 @@
 import pytest
 import torch
 
-from testkit.decoders import load_decoder, make_decoder_core
+from testkit.decoders import (
+    load_decoder,
+    load_eight_bit,
+    make_decoder_core,
+    needs_eight_bit_operator,
+)
 from testkit.engine_runs import make_request, run
 from testkit.tiny_model import save_tiny_model
 
 BROKEN = 299
 
 
-@pytest.fixture(scope="module")
-def decoder(tmp_path_factory):
-    loaded, _ = load_decoder(save_tiny_model(tmp_path_factory.mktemp("model"), "llama"))
+@pytest.fixture(
+    scope="module",
+    params=["float32", pytest.param("int8", marks=needs_eight_bit_operator)],
+)
+def decoder(request, tmp_path_factory):
+    folder = save_tiny_model(tmp_path_factory.mktemp("model"), "llama")
+    loaded, _ = (load_eight_bit if request.param == "int8" else load_decoder)(folder)
     loaded._embed[BROKEN] = float("nan")
+    loaded.is_exact = request.param == "float32"
     return loaded
 
 
@@ -47,7 +57,9 @@ def test_a_broken_request_does_not_break_who_gets_its_blocks(
         outcomes = run(core, requests)
         for name in prompts():
             assert outcomes[name].fail is None, (name, length)
-            assert outcomes[name].token_ids == expected[name].token_ids
+            # Rounded to 8 bits, near ties of a random model depend on what else is in a step.
+            if decoder.is_exact:
+                assert outcomes[name].token_ids == expected[name].token_ids
 
 
 def test_a_prefix_that_a_broken_request_computed_is_computed_again(decoder):
@@ -59,7 +71,7 @@ def test_a_prefix_that_a_broken_request_computed_is_computed_again(decoder):
     assert run(core, [broken])["broken"].fail is not None
     outcome = run(core, [make_request("a", prompt)])["a"]
     assert outcome.finish.usage.cached_tokens == 0
-    assert outcome.token_ids == expected
+    assert not decoder.is_exact or outcome.token_ids == expected
 
 
 def test_a_copied_block_does_not_bring_what_is_not_finite(decoder):

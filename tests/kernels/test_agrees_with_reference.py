@@ -37,6 +37,18 @@ def test_paged_attention_of_every_head_shape(dim, kv_heads, group):
     torch.testing.assert_close(got, want, atol=1e-5, rtol=1e-5)
 
 
+@pytest.mark.parametrize("rows", ROWS.values(), ids=ROWS.keys())
+def test_decodes_in_a_dtype_of_their_own_leave_the_rest_as_it_is(rows):
+    queries, kv, batch = build(rows)
+    got = paged_attention(queries, kv, batch, scale=0.3, decode_dtype=torch.bfloat16)
+    want = reference.paged_attention(queries, kv, batch, scale=0.3)
+    assert got.dtype == queries.dtype
+    decodes = slice(0, batch.num_decodes)
+    torch.testing.assert_close(got[decodes], want[decodes], atol=5e-2, rtol=2e-2)
+    rest = slice(batch.num_decodes, None)
+    torch.testing.assert_close(got[rest], want[rest], atol=1e-5, rtol=1e-5)
+
+
 def test_the_reference_is_dense_attention():
     queries, kv, batch = build([(20, 20)], group=1)
     keys, values = kv[batch.tables[0]].flatten(0, 1)[:20].permute(1, 2, 0, 3)

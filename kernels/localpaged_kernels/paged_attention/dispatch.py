@@ -21,9 +21,11 @@ def paged_attention(
     scale: float,
     window: int | None = None,
     kv_scales: torch.Tensor | None = None,
+    decode_dtype: torch.dtype | None = None,
 ) -> torch.Tensor:
     """Return each query's attention over its own sequence; see `reference.paged_attention`.
 
+    Reading K and V is what decodes cost: `decode_dtype` is the one to read them in for those.
     Raises UnsupportedShape, with expected and got, when queries, cache and batch do not fit.
     """
     _check(queries, kv, batch)
@@ -32,7 +34,13 @@ def paged_attention(
     from localpaged_kernels.paged_attention import torch_cpu
 
     return torch_cpu.paged_attention(
-        queries, kv, batch, scale=scale, window=window, kv_scales=kv_scales
+        queries,
+        kv,
+        batch,
+        scale=scale,
+        window=window,
+        kv_scales=kv_scales,
+        decode_dtype=decode_dtype,
     )
 
 

@@ -24,12 +24,19 @@ def paged_attention(
     scale: float,
     window: int | None = None,
     kv_scales: torch.Tensor | None = None,
+    decode_dtype: torch.dtype | None = None,
 ) -> torch.Tensor:
-    """Do what `reference.paged_attention` does; same arguments, same result."""
+    """Do what `reference.paged_attention` does; same arguments, same result.
+
+    Decodes are computed in `decode_dtype`, else in the dtype of the queries, as all else is.
+    """
     outputs: list[torch.Tensor] = []
     cache = _Cache(kv, kv_scales, queries.dtype)
     if batch.num_decodes:
-        outputs.append(_decode(queries[: batch.num_decodes], cache, batch, scale, window))
+        decodes = queries[: batch.num_decodes]
+        read = _Cache(kv, kv_scales, decode_dtype or queries.dtype)
+        out = _decode(decodes.to(read.dtype), read, batch, scale, window)
+        outputs.append(out.to(queries.dtype))
     first = batch.num_decodes
     for row in range(batch.num_decodes, len(batch.query_lens)):
         last = first + batch.query_lens[row]

@@ -5,10 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 
 from localpaged.engine.answer import Vocabulary
 from localpaged.engine.core import EngineCore
+from localpaged.engine.eight_bit import to_eight_bit
 from localpaged.engine.kv_storage import KVStorage
 from localpaged.engine.native import NativeDecoder
 from localpaged.engine.params import EngineConfig
@@ -21,6 +23,18 @@ def load_decoder(path: Path, *, dtype: torch.dtype = torch.float32) -> tuple[Nat
     """Return the native decoder of the model at `path` and the opened model."""
     opened = open_model(path)
     return NativeDecoder(opened.config, load_state(opened, dtype=dtype)), opened
+
+
+def load_eight_bit(path: Path) -> tuple[NativeDecoder, Any]:
+    """Return the decoder with its weights rounded to 8 bits, and the opened model."""
+    opened = open_model(path)
+    state = to_eight_bit(opened.config, load_state(opened, dtype=torch.float32))
+    return NativeDecoder(opened.config, state), opened
+
+
+needs_eight_bit_operator = pytest.mark.skipif(
+    torch.backends.quantized.engine not in ("x86", "fbgemm"), reason="no 8-bit operator here"
+)
 
 
 def make_decoder_core(

@@ -1,0 +1,119 @@
+"""8-bit weights and activations: the fused state dict, turned so that nothing sticks out.
+
+A few channels of a transformer carry numbers a hundred times as large as the others; rounded to
+8 bits with them, the others are lost. So the model is turned first, as in QuaRot (arXiv
+2404.00456): every vector that a projection reads is multiplied, block by block, by a Hadamard
+matrix H, which spreads what sticks out over its block. H is its own inverse and keeps lengths, so
+an RMS norm does not notice. Where the norms' weights are folded into the projections behind them,
+all turns but one are folded into weights, too; only what `down` reads is turned while it runs.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from localpaged.decoder_config import DecoderConfig
+
+LARGEST_BLOCK = 64
+SMALLEST_BLOCK = 16
+"""Smaller blocks spread too little."""
+
+LIMIT = 127
+
+PROJECTIONS = ("qkv.weight", "o.weight", "gate_up.weight", "down.weight", "head.weight")
+
+
+def can_be_eight_bit(config: DecoderConfig) -> bool:
+    """Whether this processor and this torch multiply 8-bit numbers fast, and the model allows it.
+
+    AMX, where it is, multiplies bfloat16 as fast as is needed.
+    """
+    abilities = torch.cpu.get_capabilities()
+    is_fast = any(abilities.get(name) for name in ("avx512_vnni", "avx_vnni"))
+    has_operator = (
+        torch.backends.quantized.engine in ("x86", "fbgemm")
+        and hasattr(torch, "_make_per_channel_quantized_tensor")
+        and hasattr(torch.ops.quantized, "linear_dynamic")
+    )
+    widths = (config.hidden_size, config.intermediate_size, config.head_dim)
+    blocks = [_block_of(width) for width in widths]
+    has_amx = bool(abilities.get("amx_bf16"))
+    return is_fast and has_operator and not has_amx and min(blocks) >= SMALLEST_BLOCK
+
+
+def to_eight_bit(config: DecoderConfig, state: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """Return the state dict with 8-bit projections, see `native`; `state` is emptied on the way."""
+    done = turned(config, state)
+    for name in [name for name in done if name.endswith(PROJECTIONS)]:
+        numbers, scales = _rounded(done.pop(name))
+        name = name.removesuffix(".weight")
+        done |= {f"{name}.eight_bit": numbers, f"{name}.eight_bit_scales": scales}
+    return done
+
+
+def turned(config: DecoderConfig, state: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """Return a state dict that computes the same, but for rounding: turned, without norm weights.
+
+    `state` is emptied on the way, so that no tensor is held twice for long.
+    """
+    dtype = state["embed.weight"].dtype
+    hidden = hadamard(_block_of(config.hidden_size))
+    inner = hadamard(_block_of(config.intermediate_size))
+    done: dict[str, torch.Tensor] = {}
+    if (factors := state.pop("rope_factors", None)) is not None:
+        done["rope_factors"] = factors
+    embed = state.pop("embed.weight")
+    head = embed if config.is_tied else state.pop("head.weight")
+    done["head.weight"] = turn(head.float() * state.pop("norm.weight").float(), hidden).to(dtype)
+    done["embed.weight"] = turn(embed.float(), hidden).to(dtype)
+    for index in range(config.num_layers):
+        prefix = f"layers.{index}."
+        layer = {
+            name.removeprefix(prefix): state.pop(name).float()
+            for name in [name for name in state if name.startswith(prefix)]
+        }
+        for name, tensor in _turned_layer(config, layer, hidden, inner).items():
+            done[prefix + name] = tensor if name == "down.turn" else tensor.to(dtype)
+    return done
+
+
+def hadamard(size: int) -> torch.Tensor:
+    """Return the normalised Hadamard matrix of a power of two; it is its own inverse."""
+    matrix = torch.ones(1, 1)
+    while matrix.shape[0] < size:
+        matrix = torch.cat((torch.cat((matrix, matrix), 1), torch.cat((matrix, -matrix), 1)))
+    return matrix / size**0.5
+
+
+def turn(rows: torch.Tensor, block: torch.Tensor) -> torch.Tensor:
+    """Multiply every block of every row [rows, width] by a Hadamard matrix."""
+    return (rows.reshape(-1, block.shape[0]) @ block).view(rows.shape)
+
+
+def _turned_layer(
+    config: DecoderConfig, layer: dict[str, torch.Tensor], hidden: torch.Tensor, inner: torch.Tensor
+) -> dict[str, torch.Tensor]:
+    heads = hadamard(_block_of(config.head_dim))
+    attn_norm, mlp_norm = layer.pop("attn_norm.weight"), layer.pop("mlp_norm.weight")
+    first_value = (config.num_heads + config.num_kv_heads) * config.head_dim
+    qkv = turn(layer["qkv.weight"] * attn_norm, hidden)
+    qkv[first_value:] = turn(qkv[first_value:].t(), heads).t()
+    layer["qkv.weight"] = qkv
+    if (bias := layer.get("qkv.bias")) is not None:
+        bias[first_value:] = turn(bias[None, first_value:], heads)[0]
+    layer["o.weight"] = turn(turn(layer["o.weight"], heads).t(), hidden).t()
+    layer["gate_up.weight"] = turn(layer["gate_up.weight"] * mlp_norm, hidden)
+    layer["down.weight"] = turn(turn(layer["down.weight"], inner).t(), hidden).t()
+    layer["down.turn"] = inner
+    return layer
+
+
+def _block_of(width: int) -> int:
+    return min(width & -width, LARGEST_BLOCK)
+
+
+def _rounded(weight: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return int8 numbers [out, in] and float32 scales [out]."""
+    wide = weight.float()
+    scales = (wide.abs().amax(dim=1) / LIMIT).clamp(min=1e-12)
+    return (wide / scales.unsqueeze(1)).round().char(), scales
