@@ -73,8 +73,16 @@ def to_json(thought: Thought) -> str:
 
 
 def from_json(saved: str | None) -> Thought | None:
-    """Return what a turn keeps."""
-    return None if saved is None else Thought(**json.loads(saved))
+    """Return what a turn keeps; None for what is no thought, for histories are imported, too.
+
+    Raises TypeError and ValueError for JSON that has other fields, or is none.
+    """
+    if saved is None:
+        return None
+    thought = Thought(**json.loads(saved))
+    places = (thought.start, thought.end or 0, thought.after or 0, thought.tokens or 0)
+    is_sound = all(type(number) is int and number >= 0 for number in places)
+    return thought if is_sound and isinstance(thought.seconds, int | float | None) else None
 
 
 class ReadPart(NamedTuple):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from dataclasses import replace
 from pathlib import Path
@@ -192,3 +193,21 @@ def test_a_crash_in_the_middle_of_a_thought_leaves_it_a_thought(database_path: P
     assert answer.turn.status is TurnStatus.INTERRUPTED
     assert reasoning_of(answer.message.text, from_json(answer.turn.thought)) == "so far"
     service.close()
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        {"start": -1},
+        {"start": None},
+        {"start": 1.5},
+        {"start": True},
+        {"start": 0, "end": "x"},
+        {"start": 0, "after": -3},
+        {"start": 0, "seconds": "x"},
+        {"start": 0, "tokens": [1]},
+    ],
+    ids=str,
+)
+def test_what_is_no_thought_hides_nothing(columns):
+    assert from_json(json.dumps(columns)) is None
