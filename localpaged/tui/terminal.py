@@ -18,7 +18,6 @@ from localpaged.config_file import ConfigFile, UiSettings
 from localpaged.errors import StoreError
 from localpaged.log_file import open_log
 from localpaged.plain_text import visible
-from localpaged.tui.keymap import USUAL_KEYS, make_keymap
 
 if TYPE_CHECKING:
     from localpaged.chat.publisher import Subscriber
@@ -51,7 +50,7 @@ def run_chat(
         )
         return NO_TERMINAL_EXIT_CODE
     look = UiSettings() if config is None else config.ui
-    keymap = USUAL_KEYS if config is None else make_keymap(config)
+    keymap = {} if config is None or not config.keymap else _keymap(config)
     opened: list[ChatService] = []
 
     def opening(subscriber: Subscriber) -> ChatService:
@@ -125,6 +124,12 @@ def taken(log_file: Path) -> Iterator[None]:
         os.dup2(error_fd, 2)
         for fd in (screen_fd, error_fd, log_fd):
             os.close(fd)
+
+
+def _keymap(config: ConfigFile) -> dict[str, str]:
+    from localpaged.tui.keymap import make_keymap
+
+    return make_keymap(config)
 
 
 def _has_terminal() -> bool:
