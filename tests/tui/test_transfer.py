@@ -69,8 +69,9 @@ async def test_wrong_use_gives_the_command_back():
             shown.prompt.clear()
             await command(shown, "/import nothing.json")
             await shown.until_shown("is not there")
-            await command(shown, "/import ~nobody-has-this-name/x")
-            await shown.until_shown("not known")
+            shown.prompt.clear()
+            await command(shown, "/import '~nobody-has-this-name/x y'")
+            await shown.until_shown("~nobody-has-this-name/x y is not there")
 
 
 async def test_a_chat_is_imported_and_opened(folder, tmp_path):
@@ -86,7 +87,7 @@ async def test_a_chat_is_imported_and_opened(folder, tmp_path):
             await shown.until_shown("Imported 1 chat")
             assert "about quinces" in shown.text
             assert len(shown.app.workspace.sessions) == 2
-            await command(shown, "/import in.json")
+            await command(shown, '/import "in.json"')
             await shown.until_shown("1 here already")
             assert len(service.chats()) == 2
 

@@ -62,6 +62,8 @@ def export_to(
         ) from error
     except OSError as error:
         raise BadChatFile(f"{path} cannot be written: {error.strerror}.") from error
+    except ValueError as error:
+        raise BadChatFile("This is no path: it has a character that no name can have.") from error
     return path
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import threading
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from localpaged.chat.portable.report import Imported, ImportReport, Outcome, summary
-from localpaged.errors import BadChatFile, LocalPagedError
+from localpaged.errors import LocalPagedError
 from localpaged.plain_text import visible
+from localpaged.tui.attachments import path_of
 from localpaged.tui.commands.base import CommandGroup
 from localpaged.tui.commands.chats import ChatCommands
 from localpaged.tui.figures import grouped
@@ -65,7 +65,7 @@ class TransferCommands(CommandGroup):
 
     async def _export(self, chat_id: str, kind: str, path: str) -> None:
         try:
-            target = _path(path or ".")
+            target = path_of(path or ".")
             written = await asyncio.to_thread(self._history.export, chat_id, kind, target)
         except LocalPagedError as error:
             self._app.tell_error(error)
@@ -76,7 +76,7 @@ class TransferCommands(CommandGroup):
         is_left = threading.Event()
         reading = partial(self._history.import_file, may_go_on=lambda: not is_left.is_set())
         try:
-            report = await asyncio.to_thread(reading, _path(path))
+            report = await asyncio.to_thread(reading, path_of(path))
         except LocalPagedError as error:
             self._app.tell_error(error)
             return
@@ -106,14 +106,6 @@ class TransferCommands(CommandGroup):
     def _open(self, imported: Imported) -> None:
         chat = imported.chat
         self._chats.go_to(self._workspace.find(chat.id) or SessionModel(chat))
-
-
-def _path(text: str) -> Path:
-    """The path that was typed. Raises BadChatFile for the home of a user who is not known."""
-    try:
-        return Path(text).expanduser()
-    except RuntimeError as error:
-        raise BadChatFile(f"{text} names the home of a user who is not known.") from error
 
 
 def _told(report: ImportReport) -> str:
