@@ -202,8 +202,24 @@ class Compares:
         )
 
     def past(self) -> Sequence[Compare]:
-        """Return every compare, the latest first."""
-        return self._store.compares()
+        """Return every compare that was not deleted, the latest first."""
+        return [compare for compare in self._store.compares() if compare.chat_ids]
+
+    def delete(self, compare_id: str) -> None:
+        """Delete a compare and what of it was not kept; kept answers stay in the list of chats."""
+        with self._intake:
+            compare = self._store.compare(compare_id)
+            chats = [self._store.chat(chat_id) for chat_id in compare.chat_ids]
+            doomed = [chat.id for chat in chats if chat.is_hidden]
+            now = time.time()
+            self._submit(
+                Write(
+                    chat_changes=[change_chat(chat_id, deleted_at=now) for chat_id in doomed],
+                    compares=(replace(compare, chat_ids=()),),
+                )
+            )
+            for live in [live for chat_id in doomed for live in self._live.of_chat(chat_id)]:
+                self._runner.stop(live)
 
     def keep(self, chat_id: str, *, is_kept: bool = True) -> None:
         """Put a branch into the list of chats, or take it out again."""

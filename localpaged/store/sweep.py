@@ -32,6 +32,12 @@ def purge(db: Database, *, deleted_before: float) -> int:
     ):
         db.execute(statement, [deleted_before])
     num_chats = db.execute("DELETE FROM chats WHERE deleted_at < ?", [deleted_before]).rowcount
+    # their prompt is a text of the user's, too
+    db.execute(
+        "DELETE FROM compares WHERE created_at < ?"
+        " AND id NOT IN (SELECT compare_id FROM compare_branches)",
+        [deleted_before],
+    )
     if num_chats:
         # Parents and children go in one statement, in no order: check their ties at the end.
         db.execute("PRAGMA defer_foreign_keys = ON")

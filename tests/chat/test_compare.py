@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
@@ -9,8 +10,10 @@ import pytest
 from localpaged.chat.compare import MAX_BRANCHES, BranchSpec, make_specs
 from localpaged.chat.service import ChatService
 from localpaged.errors import BadParameter, ChatError, ModelNotFound
+from localpaged.store.database import open_database, transaction
 from localpaged.store.rows import TurnStatus
 from localpaged.store.store import Store
+from localpaged.store.sweep import purge
 from testkit.builders import Recorder, make_service
 from testkit.fake_model import read_prompt
 from testkit.fake_shelf import FakeShelf
@@ -185,6 +188,30 @@ def test_answers_of_a_program_that_died_are_found_and_continued(play: Play, data
     recorder.wait_ended(continued.id)
     assert service.transcript(branches[0].chat.id)[-1].message.text == "default says so on"  # type: ignore[union-attr]
     service.close()
+
+
+def test_a_deleted_compare_takes_along_what_was_not_kept(play: Play, database_path: Path):
+    service, engine, recorder = play
+    begun = service.compares.start(PROMPT, make_specs(num_samples=3))
+    engine.wait_submitted(3)
+    engine.step()
+    chats = [branch.chat.id for branch in begun.branches]
+    service.compares.keep(chats[1])
+    service.compares.delete(begun.compare.id)
+    engine.run_until_idle()
+    turns = [branch.exchanges[-1].turn for branch in begun.branches]
+    statuses = [recorder.wait_ended(turn.id).status for turn in turns if turn is not None]
+    assert statuses == [TurnStatus.STOPPED, TurnStatus.DONE, TurnStatus.STOPPED]
+    assert service.compares.past() == []
+    assert [chat.id for chat in service.chats()] == [chats[1]]
+    service.close()
+    # when its time has come, nothing of it is left on the disk but what was kept
+    db, _ = open_database(database_path)
+    with transaction(db):
+        purge(db, deleted_before=time.time() + 1)
+    assert db.table("compares").count == 0
+    assert [row["id"] for row in db.query("SELECT id FROM chats")] == [chats[1]]
+    db.close()
 
 
 def test_what_cannot_be_compared_is_refused_and_nothing_is_saved(play: Play):

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
-
 import pytest
 
 from localpaged.engine.params import Request
@@ -13,64 +10,14 @@ from localpaged.store.rows import TurnStatus
 from localpaged.tui.screens.compare import CompareScreen
 from localpaged.tui.screens.compare_dialogs import PageScreen
 from localpaged.tui.widgets.compare_pane import ComparePane
-from localpaged.tui.widgets.status_line import StatusLine
+from testkit.comparing import by_seed, comparing, finish, heads, submitted, texts
 from testkit.fake_model import read_prompt
 from testkit.fake_shelf import FakeShelf
-from testkit.screens import LARGE, SMALL, Stage, open_service, stage
+from testkit.screens import LARGE, SMALL, open_service, stage
 from testkit.scripted_engine import Answer, ScriptedEngine
 
 SIZES = pytest.mark.parametrize("size", [SMALL, LARGE], ids=["80x24", "140x40"])
 HOSTILE = "[b]x[/b] \x1b[31mred\x1b[0m \x1b]52;c;aGk=\x07 a\u202eb\u200bc \udcff \x9b5n end"
-
-
-def by_seed(request: Request) -> list[str]:
-    words = [f"{request.model or 'default'}-{n} " for n in range(12)]
-    return [*words[:3], f"own{(request.sampling.seed or 0) % 1_000} ", *words[3:]]
-
-
-@asynccontextmanager
-async def comparing(
-    command: str,
-    *,
-    size: tuple[int, int] = LARGE,
-    script: Callable[[Request], Answer | list[str]] = by_seed,
-    before: str = "",
-    **options,
-) -> AsyncIterator[tuple[Stage, CompareScreen]]:
-    """A compare that was begun with a command, its requests with the engine."""
-    engine = ScriptedEngine(script)
-    shelf = FakeShelf("fake-model", "other")
-    with open_service(engine, shelf=shelf) as service:
-        async with stage(service, engine, size=size, **options) as shown:
-            if before:
-                await shown.ask(before)
-                await shown.answer()
-            await shown.write(command)
-            await shown.press("enter" if command.startswith("/") else "ctrl+l")
-            screen = shown.app.screen
-            assert isinstance(screen, CompareScreen), shown.text
-            await submitted(shown, len(screen.model.panes))
-            yield shown, screen
-
-
-async def submitted(shown: Stage, count: int) -> None:
-    before = 1 if shown.app.workspace.sessions and not shown.engine.submitted else 0
-    await shown.until(lambda: len(shown.engine.submitted) >= count + before)
-
-
-async def finish(shown: Stage, screen: CompareScreen) -> None:
-    shown.engine.run_until_idle()
-    await shown.until(lambda: not screen.model.is_running)
-    await shown.step()
-
-
-def heads(screen: CompareScreen) -> list[str]:
-    lines = screen.query(".pane-head").results(StatusLine)
-    return [" ".join(line.plain.lstrip("› ").split()) for line in lines]
-
-
-def texts(screen: CompareScreen) -> list[str]:
-    return [pane.last.text if pane.last else "" for pane in screen.model.panes]
 
 
 @SIZES
@@ -286,6 +233,19 @@ async def test_text_that_acts_on_terminals_is_shown_as_marks(size):
         await submitted(shown, 5)
         await finish(shown, screen)
         assert "\x1b" not in shown.text
+
+
+async def test_a_compare_is_deleted_after_a_question_and_what_is_kept_stays():
+    async with comparing("/compare n=2 Sky?", size=SMALL) as (shown, screen):
+        await finish(shown, screen)
+        await shown.press("k", "x")
+        assert "Delete this compare?" in shown.text and "1 answer is deleted" in shown.text
+        await shown.press("escape")
+        assert shown.app.screen is screen
+        await shown.press("x", "tab", "enter")
+        await shown.until(lambda: shown.dialog is None)
+        assert shown.service.compares.past() == []
+        assert [chat.id for chat in shown.service.chats()] == [screen.model.panes[0].chat.id]
 
 
 async def test_a_model_may_be_called_anything():

@@ -14,6 +14,7 @@ from localpaged.tui.compare.model import CompareModel, Pane
 from localpaged.tui.glyphs import Glyphs
 from localpaged.tui.markdown.line import Run
 from localpaged.tui.screens.compare_dialogs import PageScreen
+from localpaged.tui.screens.confirm import ConfirmScreen
 from localpaged.tui.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -69,6 +70,26 @@ class CompareDeeds:
     def send(self, text: str) -> bool:
         """Send a message to the panes it is for; False when it stays where it was written."""
         return self._try(lambda: self._model.send(text))
+
+    def ask_to_delete(self, deleted: Callable[[], object]) -> None:
+        """Delete the compare and what was not kept of it, if the user says so again."""
+
+        def answered(is_yes: bool | None) -> None:
+            compares = self._app.service.compares
+            if is_yes and self._try(lambda: compares.delete(self._model.compare.id)):
+                deleted()
+
+        number = len(self._model.panes) - len(self._model.kept)
+        answers = "1 answer is" if number == 1 else f"{number} answers are"
+        self._app.push_screen(
+            ConfirmScreen(
+                "Delete this compare?",
+                f"{answers} deleted with it. What you kept stays as chats.",
+                yes="Delete",
+                no="Keep",
+            ),
+            answered,
+        )
 
     def _stop_others(self) -> None:
         if not self._model.stop_others():

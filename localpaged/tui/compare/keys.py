@@ -19,6 +19,7 @@ KEYS = (
     ("n", "One more sample like it"),
     ("F5", "Continue an answer that was stopped"),
     ("y", "Copy the answer"),
+    ("x", "Delete the compare; what is kept stays"),
     ("PgUp PgDn g G", "Scroll the answer"),
     ("q", "Back to the chat; what runs goes on"),
 )

@@ -53,6 +53,7 @@ class CompareScreen(Screen[str | None]):
         Binding("q", "leave", "Back to the chat", show=False),
         Binding("z", "zoom", "Zoom", show=False),
         Binding("i", "write", "Write", show=False),
+        Binding("x", "delete", "Delete", show=False),
         Binding("f5", "do('resume')", "Continue a stopped answer", show=False, priority=True),
         *(
             Binding(key, f"do('{deed}')", show=False)
@@ -266,6 +267,10 @@ class CompareScreen(Screen[str | None]):
         chat_id = self._deeds.keep_for_chat()
         if chat_id is not None:
             self.dismiss(chat_id)
+
+    def action_delete(self) -> None:
+        """Delete the compare, when the user says so again."""
+        self._deeds.ask_to_delete(lambda: self.dismiss(None))
 
     def action_keys(self) -> None:
         """Every key of this screen."""
