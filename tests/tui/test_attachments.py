@@ -215,8 +215,12 @@ async def test_the_price_comes_when_the_model_is_open_and_never_without_one(note
             await paste(shown.pilot, "x\n" * 30)
             await shown.until(lambda: len(waiting) >= 2)
             waiting[-1].set_exception(ChatError("no model"))
+            await paste(shown.pilot, "y\n" * 40)
+            await shown.until(lambda: len(waiting) >= 3)
+            waiting[-1].set_exception(ValueError("a template of its own kind"))
             await shown.settle()
             assert "[pasted 31 lines]" in shown.prompt.text
+            assert "[pasted 41 lines]" in shown.prompt.text
 
 
 async def test_a_dropped_path_is_offered_and_stays_text_when_it_is_not_wanted(notes):

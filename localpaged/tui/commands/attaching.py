@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,9 @@ from localpaged.tui.screens.confirm import ConfirmScreen
 
 if TYPE_CHECKING:
     from localpaged.tui.session import SessionModel
+
+
+log = logging.getLogger(__name__)
 
 
 class AttachingCommands(CommandGroup):
@@ -105,6 +109,9 @@ class AttachingCommands(CommandGroup):
             return await asyncio.wrap_future(counting)
         except LocalPagedError:
             # no model, no price: why there is none is told where it matters
+            return None
+        except Exception:
+            log.exception("a text could not be counted")
             return None
 
     def _tell_price(self, attachment: Attachment, tokens: int | None) -> None:
