@@ -2,8 +2,8 @@
 
     python scripts/pictures.py [FOLDER]      # default: docs/images
 
-Opens the chat without a terminal, in a home of its own, asks in two chats at once and saves what
-the screen shows while both answer.
+Opens the chat without a terminal, in a home of its own, asks in several chats at once, looks at
+their memory and tokens, compares answers, and saves what the screen shows.
 """
 
 from __future__ import annotations
@@ -22,21 +22,23 @@ from textual.events import Paste
 
 from localpaged import paths
 from localpaged.config import Settings
+from localpaged.engine.params import SamplingParams
 
 if TYPE_CHECKING:
     from textual.pilot import Pilot
 
+    from localpaged.chat.service import ChatService
     from localpaged.tui.app import LocalPagedApp
 
 MODEL_NAME = "smollm2-135m-instruct"
-SIZE = (120, 34)
+SIZE, WIDE = (120, 34), (140, 38)
 SYSTEM_WIDE_TIMEOUT_S = 120
 FIRST = "What is the capital of France?"
-QUESTIONS = (
-    "Tell me a long story about the keeper of a lighthouse.",
-    "Explain step by step how bread is made, as a numbered list.",
-)
+STORY = "Tell me a long story about the keeper of a lighthouse."
+BREAD = "Explain step by step how bread is made, as a numbered list."
+COMPARED = "Explain copy-on-write to a child."
 STREAMED_TOKENS = 110
+LONGEST_ANSWER_TOKENS = 400
 
 
 async def draw(folder: Path) -> None:
@@ -44,33 +46,74 @@ async def draw(folder: Path) -> None:
     from localpaged.tui.app import LocalPagedApp
     from localpaged.wiring import open_service
 
-    service = open_service(Settings(model=MODEL_NAME))
+    sampling = SamplingParams(max_tokens=LONGEST_ANSWER_TOKENS)
+    service = open_service(Settings(model=MODEL_NAME, sampling=sampling))
     try:
         app = LocalPagedApp(service)
         async with app.run_test(size=SIZE) as pilot:
-            await _ask(pilot, FIRST)
-            await _wait(lambda: service.snapshot().generated_tokens > 0, pilot)
-            await _wait(lambda: not service.snapshot().sequences, pilot)
-            for question in QUESTIONS:
-                await pilot.press("ctrl+n")
-                await _ask(pilot, question)
-            done = service.snapshot().generated_tokens
-            await _wait(
-                lambda: service.snapshot().generated_tokens > done + 2 * STREAMED_TOKENS, pilot
-            )
-            await pilot.pause(0.3)
+            await _chat(pilot, service)
             _save(app, folder / "chat.svg")
+            await _memory(pilot)
+            _save(app, folder / "blocks.svg")
+            await _tokens(pilot, service)
+            _save(app, folder / "tokens.svg")
+            await _compare(pilot, service)
+            _save(app, folder / "compare.svg")
     finally:
         service.close()
 
 
-async def _ask(pilot: Pilot[int], text: str) -> None:
+async def _chat(pilot: Pilot[None], service: ChatService) -> None:
+    """Two chats and a fork of one of them answer at once."""
+    await _ask(pilot, FIRST)
+    await _wait(lambda: service.snapshot().generated_tokens > 0, pilot)
+    await _wait(lambda: not service.snapshot().sequences, pilot)
+    await pilot.pause(0.3)
+    await pilot.press("ctrl+f")
+    await _ask(pilot, "And what is it known for?")
+    for question in (STORY, BREAD):
+        await pilot.press("ctrl+n")
+        await _ask(pilot, question)
+    done = service.snapshot().generated_tokens
+    await _wait(lambda: service.snapshot().generated_tokens > done + 2 * STREAMED_TOKENS, pilot)
+    await pilot.pause(0.3)
+
+
+async def _memory(pilot: Pilot[None]) -> None:
+    """Their blocks, while they still answer."""
+    await pilot.resize_terminal(*WIDE)
+    await pilot.press("f3")
+    await pilot.pause(1.0)
+
+
+async def _tokens(pilot: Pilot[None], service: ChatService) -> None:
+    """How likely each token of an answer was."""
+    await pilot.press("escape")
+    await _wait(lambda: not service.snapshot().sequences, pilot)
+    await pilot.pause(0.3)
+    await pilot.press("tab", "t")
+    await pilot.pause(1.0)
+    await _wait(lambda: not service.snapshot().sequences, pilot)
+    await pilot.press("n")
+    await pilot.pause(0.5)
+
+
+async def _compare(pilot: Pilot[None], service: ChatService) -> None:
+    """One prompt, three answers."""
+    await pilot.press("escape", "escape", "ctrl+n")
+    done = service.snapshot().generated_tokens
+    await _ask(pilot, f"/compare n=3 t=0.2,0.7,1.0 {COMPARED}")
+    await _wait(lambda: service.snapshot().generated_tokens > done + 3 * STREAMED_TOKENS, pilot)
+    await pilot.pause(0.3)
+
+
+async def _ask(pilot: Pilot[None], text: str) -> None:
     pilot.app.screen.focused.post_message(Paste(text))
     await pilot.pause(0.1)
     await pilot.press("enter")
 
 
-async def _wait(is_true: Callable[[], bool], pilot: Pilot[int]) -> None:
+async def _wait(is_true: Callable[[], bool], pilot: Pilot[None]) -> None:
     until_s = time.monotonic() + SYSTEM_WIDE_TIMEOUT_S
     while not is_true():
         if time.monotonic() > until_s:
