@@ -53,6 +53,8 @@ class BranchCommands(CommandGroup):
 
     def go(self, way: str, entry: int | None) -> None:
         """Go a way that the transcript offers."""
+        if entry is not None and entry >= len(self._current.entries):
+            return  # a key before this one took the chat another way
         match way:
             case "edit":
                 self.edit(entry)

@@ -306,8 +306,8 @@ class Transcript(DocumentView):
 
     def _move_cursor(self, step: int) -> None:
         cells = self.document.cells
-        if not cells:
-            return
+        if not self.document.session.entries:
+            return  # what is shown of an empty chat is no message
         current = next((i for i, cell in enumerate(cells) if cell is self._marked), len(cells))
         index = max(0, min(len(cells) - 1, current + step))
         if isinstance(cells[index], EarlierCell):

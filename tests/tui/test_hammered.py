@@ -1,0 +1,38 @@
+"""Keys pressed where they mean little, in any order and faster than anything answers."""
+
+from __future__ import annotations
+
+import pytest
+
+from testkit.screens import LARGE, SMALL, open_service, stage
+from testkit.scripted_engine import ScriptedEngine
+
+SIZES = pytest.mark.parametrize("size", [SMALL, LARGE], ids=["80x24", "140x40"])
+
+
+@SIZES
+async def test_an_empty_chat_has_no_message_to_go_another_way_at(size):
+    engine = ScriptedEngine()
+    with open_service(engine) as service:
+        async with stage(service, engine, size=size) as shown:
+            shown.transcript.focus()
+            await shown.press("k", "j", "e", "r", "f", "[", "]", "y", "Y", "t", "w", "space")
+            assert shown.transcript.marked_entry is None
+            assert shown.dialog is None
+            await shown.ask("q")
+            await shown.answer()
+            assert "Hello, world." in shown.text
+
+
+async def test_a_message_that_is_gone_when_its_key_arrives_is_not_another_one():
+    engine = ScriptedEngine()
+    with open_service(engine) as service:
+        async with stage(service, engine) as shown:
+            await shown.ask("q")
+            await shown.answer()
+            for way in ("edit", "regenerate", "fork", "older", "newer"):
+                shown.app.chat.commands.branches.go(way, 7)
+            await shown.settle()
+            assert shown.app.workspace.current.editing is None
+            assert len(engine.submitted) == 1
+            assert len(shown.app.workspace.sessions) == 1
