@@ -247,6 +247,8 @@ async def test_a_file_that_cannot_be_attached_is_told_literally(tmp_path):
             await shown.press("enter")
             await shown.until_shown("[red]x[/]<U+202E>")
             assert visible(shown.text, multiline=True) == shown.text
+            assert shown.prompt.draft.full == f"/attach {tmp_path}/[red]x[/]\u202e"
+            shown.prompt.text = ""
             await shown.write("/attach")
             await shown.press("enter")
             assert "Attach a text file" in shown.text

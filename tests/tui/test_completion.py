@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from localpaged.tui.commands.completion import matching
 from localpaged.tui.glyphs import ASCII
 from localpaged.tui.keys import BY_SLASH
+from localpaged.tui.offers import matching, path_offers
 from testkit.screens import LARGE, SMALL, open_service, stage
 from testkit.scripted_engine import ScriptedEngine
 
@@ -116,3 +116,38 @@ async def test_a_click_finishes_a_command_and_a_low_terminal_offers_one():
             await shown.press("/")
             assert shown.app.chat.suggestions.size.height == 2
             assert "❯ /" in shown.text
+
+
+def test_paths_are_offered_folders_first_and_hidden_ones_when_asked_for(tmp_path, monkeypatch):
+    for name in ("b.txt", ".hidden", "[a] \x1b b.md"):
+        (tmp_path / name).write_text("xxxx")
+    (tmp_path / "z").mkdir()
+    (tmp_path / "gone").symlink_to(tmp_path / "nothing")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    offers = path_offers("/attach", f"{tmp_path}/")
+    assert [offer.name for offer in offers] == ["z/", "[a] ␛ b.md", "b.txt", "gone"]
+    assert offers[0].text == f"/attach {tmp_path}/z/"
+    assert (offers[2].label, offers[0].label) == ("4 B", "folder")
+    assert [offer.text for offer in path_offers("/attach", "b")] == ["/attach b.txt"]
+    assert [offer.text for offer in path_offers("/attach", "~/.h")] == ["/attach ~/.hidden"]
+    for nothing in ("/nowhere/", "b.txt/", "a\x00/", "~nobody-at-all/"):
+        assert path_offers("/attach", nothing) == ()
+
+
+async def test_tab_goes_down_folders_and_enter_attaches_what_is_typed(tmp_path):
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes" / "one.txt").write_text("one")
+    (tmp_path / "notes" / "two.txt").write_text("two")
+    engine = ScriptedEngine()
+    with open_service(engine) as service:
+        async with stage(service, engine, size=LARGE) as shown:
+            await shown.write(f"/attach {tmp_path}/n")
+            await shown.until_shown("› notes/")
+            await shown.press("tab")
+            assert shown.prompt.text == f"/attach {tmp_path}/notes/"
+            await shown.until_shown("› one.txt")
+            await shown.press("down", "enter")
+            assert shown.prompt.text == f"/attach {tmp_path}/notes/two.txt"
+            await shown.press("enter")
+            await shown.until(lambda: "[two.txt 1 line" in shown.prompt.text)

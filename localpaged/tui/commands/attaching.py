@@ -19,6 +19,7 @@ from localpaged.tui.figures import grouped, percent
 from localpaged.tui.labels import Price
 from localpaged.tui.screens.ask_text import AskTextScreen
 from localpaged.tui.screens.confirm import ConfirmScreen
+from localpaged.tui.session import Draft
 
 if TYPE_CHECKING:
     from localpaged.tui.session import SessionModel
@@ -34,8 +35,8 @@ class AttachingCommands(CommandGroup):
     """
 
     def attach(self, written: str) -> bool:
-        """Attach the file of that path; what is wrong with it is told."""
-        self._run(self._attach(written))
+        """Attach the file of that path; what is wrong with it is told, and the command is back."""
+        self._run(self._attach(written, command=f"/attach {written}"))
         return True
 
     def ask(self) -> None:
@@ -43,7 +44,7 @@ class AttachingCommands(CommandGroup):
 
         def answered(written: str | None) -> None:
             if written is not None:
-                self.attach(written)
+                self._run(self._attach(written))
 
         self._app.push_screen(
             AskTextScreen("Attach a text file", hint="Its path; Enter attaches it, Esc leaves it"),
@@ -60,12 +61,14 @@ class AttachingCommands(CommandGroup):
 
     # beside the UI
 
-    async def _attach(self, written: str) -> None:
+    async def _attach(self, written: str, *, command: str = "") -> None:
         session = self._workspace.current
         try:
             attachment = await asyncio.to_thread(read_attachment, written)
         except LocalPagedError as error:
             self._app.tell_error(error)
+            if session is self._workspace.current and not self._prompt.text:
+                self._prompt.load(Draft(command))
             return
         if session is not self._workspace.current:
             self._app.tell(f"{visible(attachment.name)} is not attached: you are elsewhere now.")

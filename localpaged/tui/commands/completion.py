@@ -2,41 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from localpaged.tui.commands.base import CommandGroup
-from localpaged.tui.keys import BY_SLASH, Action
+from localpaged.tui.offers import PATH, Offer, command_offers, matching, path_offers
 
 if TYPE_CHECKING:
     from localpaged.tui.app import LocalPagedApp
     from localpaged.tui.screens.chat import ChatScreen
 
 
-def matching(typed: str) -> Sequence[Action]:
-    """Return the commands that what is typed may become; behind a finished name that one alone."""
-    if not typed.startswith("/") or typed.startswith("//") or "\n" in typed:
-        return ()
-    name, space, _ = typed[1:].partition(" ")
-    if space:
-        action = BY_SLASH.get(name)
-        return () if action is None or not action.argument else (action,)
-    name = name.casefold()
-    begins = [action for slash, action in BY_SLASH.items() if slash.startswith(name)]
-    has = [a for slash, a in BY_SLASH.items() if name in slash and a not in begins]
-    exact = [action for action in begins if action.slash == name]
-    return (*exact, *(action for action in begins if action not in exact), *has)
-
-
 class Completion(CommandGroup):
-    """Offers commands over the prompt, and takes the keys that choose one. UI thread only.
+    """Offers commands and paths over the prompt, and takes the keys that choose. UI thread only.
 
-    Invariant: `_offered` is what is shown; `_marked` indexes it while a name is being typed.
+    Invariant: `_offered` is what is shown; `_marked` indexes it, or is None when nothing of it can
+    be taken.
     """
 
     def __init__(self, app: LocalPagedApp, screen: ChatScreen) -> None:
         super().__init__(app, screen)
-        self._offered: Sequence[Action] = ()
+        self._offered: Sequence[Offer] = ()
         self._marked: int | None = None
         self._has_moved = False
         self._is_closed = False
@@ -47,12 +34,17 @@ class Completion(CommandGroup):
         typed = self._prompt.text
         if not typed.startswith("/"):
             self._is_closed = False
-        offered = () if self._is_closed else matching(typed)
+        actions = () if self._is_closed else matching(typed)
+        offered = command_offers(actions)
         if offered != self._offered:
             self._has_moved = False
         is_name = " " not in typed
         marked = (self._marked or 0) if self._has_moved else 0
         self._show(offered, marked if offered and is_name else None)
+        if actions and not is_name and actions[0].argument == PATH:
+            self._app.run_worker(
+                self._offer_paths(typed), name="paths", group="paths", exclusive=True
+            )
 
     def close(self) -> bool:
         """Offer nothing for what is typed now; return whether something was offered."""
@@ -71,18 +63,30 @@ class Completion(CommandGroup):
             step = 1 if key == "down" else -1
             self._show(self._offered, (marked + step) % len(self._offered))
             return True
-        action = self._offered[marked]
-        if key == "tab" or (key == "enter" and self._prompt.text != f"/{action.slash}"):
-            self.complete(action)
+        offer = self._offered[marked]
+        if key == "tab" or (key == "enter" and self._is_unfinished(offer)):
+            self.complete(offer)
             return True
         return False
 
-    def complete(self, action: Action) -> None:
-        """Write the whole name, ready for what may stand behind it."""
-        self._prompt.text = f"/{action.slash}{' ' if action.argument else ''}"
+    def complete(self, offer: Offer) -> None:
+        """Write all of it, ready for what may stand behind it."""
+        self._prompt.text = offer.text
         self._prompt.move_cursor(self._prompt.document.end)
         self._screen.set_focus(self._prompt)
 
-    def _show(self, offered: Sequence[Action], marked: int | None) -> None:
+    def _is_unfinished(self, offer: Offer) -> bool:
+        """Whether Enter means the marked row: of paths only when the mark was moved to it."""
+        typed = self._prompt.text
+        return self._has_moved if " " in typed else typed != offer.text.rstrip()
+
+    async def _offer_paths(self, typed: str) -> None:
+        command, _, written = typed.partition(" ")
+        offered = await asyncio.to_thread(path_offers, command, written)
+        is_whole = [offer.text for offer in offered] == [typed]
+        if offered and not is_whole and self._prompt.text == typed and not self._is_closed:
+            self._show(offered, 0)
+
+    def _show(self, offered: Sequence[Offer], marked: int | None) -> None:
         self._offered, self._marked = offered, marked
         self._screen.suggestions.show(offered, marked)

@@ -280,7 +280,7 @@ class ChatScreen(Screen[None]):
 
     @on(Suggestions.Clicked)
     def _suggestion_clicked(self, message: Suggestions.Clicked) -> None:
-        self.commands.completion.complete(message.action)
+        self.commands.completion.complete(message.offer)
 
     @on(Prompt.Labelled)
     def _labelled(self, message: Prompt.Labelled) -> None:
