@@ -57,6 +57,9 @@ class Shelf:
         return [ListedModel(entry.name, _num_bytes(entry.path)) for entry in list_entries()]
 
     def _open(self, entry: ModelEntry, choice: str) -> _Opening:
+        default = self.default.opened
+        if default.done() and not _has_failed(default) and default.result().name == entry.name:
+            raise _same_name(entry.name, default.result().source, entry.path)
         with self._lock:
             known = self._openings.get(entry.name)
             if known is not None and not _has_failed(known.opened):

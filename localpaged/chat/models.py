@@ -110,7 +110,15 @@ class Models:
 
     def find(self, choice: str) -> Future[ChatModel]:
         """Return the model that a chat chose, opened or being opened. Raises ModelNotFound."""
-        return self.default if choice in ("", self.default_name) else self._shelf.open(choice)
+        if not choice:
+            return self.default
+        try:
+            return self._shelf.open(choice)
+        except ModelNotFound:
+            # One that was given by its path is called by a name that no list has.
+            if choice == self.default_name:
+                return self.default
+            raise
 
     def engine_name(self, model: ChatModel) -> str:
         """Return what the engine calls a model, which is loaded if it is not."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -94,9 +95,24 @@ def test_a_model_may_be_named_by_its_path_but_no_name_means_two_files(
     by_path = service.configure(service.new_chat().id, model=str(tiny_models / "qwen3"))
     turn = service.send(by_path.id, QUESTION, sampling=GREEDY)
     assert recorder.wait_ended(turn.id).status is TurnStatus.DONE
-    (tmp_path / "qwen3").symlink_to(tiny_models / "llama")
-    with pytest.raises(ModelError, match="in this run"):
-        service.load_model(str(tmp_path / "qwen3"))
+    for name, other in (("qwen3", "llama"), ("first", "qwen3")):
+        (tmp_path / name).symlink_to(tiny_models / other)
+        with pytest.raises(ModelError, match=f"{name} is .* in this run, not .*{name}"):
+            service.load_model(str(tmp_path / name))
+
+
+def test_a_model_that_could_not_be_opened_is_opened_again_when_it_is_mended(
+    run: tuple[ChatService, Recorder], tiny_models: Path, tmp_path: Path
+):
+    service, recorder = run
+    (tmp_path / "third").mkdir()
+    add_entry("third", tmp_path / "third", origin="test")
+    chat = service.configure(service.new_chat().id, model="third")
+    turn = service.send(chat.id, QUESTION, sampling=GREEDY)
+    error = recorder.wait_ended(turn.id).error
+    assert isinstance(error, ModelError) and "third" in error.message
+    shutil.copytree(tiny_models / "llama", tmp_path / "third", dirs_exist_ok=True)
+    assert ask(run, chat.id)[1] is TurnStatus.DONE
 
 
 def test_a_model_that_does_not_fit_is_refused_with_its_numbers(
