@@ -138,8 +138,7 @@ def _piece_bytes(token_id: int) -> bytes:
 
 
 def _spelling(token_id: int) -> str:
-    if token_id >= HALF_BASE:
-        return "\ufffd"
-
     known = _NAMES.get(token_id) or _PIECES.get(token_id)
+    if known is None and token_id >= _PIECE_BASE:
+        return "\ufffd"  # half a character, or a piece that another process has seen
     return known if known is not None else chr(token_id)
