@@ -81,16 +81,19 @@ class ChatTokens:
         engine.add_listener(self.on_events)
 
     def view(self, turn_id: str) -> Future[TokenView]:
-        """Measure an answer. The future may end with any LocalPagedError."""
+        """Measure an answer. The future may end with any LocalPagedError; cancelled, it ends the
+        measuring."""
         done: Future[TokenView] = Future()
 
         def work() -> None:
+            if done.cancelled():
+                return
             try:
                 self._measure(turn_id, done)
             except LocalPagedError as error:
-                done.set_exception(error)
+                _fail(done, error)
             except Exception as error:  # whoever waits must hear of it
-                done.set_exception(ChatError(f"The answer could not be read: {error}."))
+                _fail(done, ChatError(f"The answer could not be read: {error}."))
 
         self._run_soon(work)
         return done
@@ -146,6 +149,12 @@ class ChatTokens:
         )
         self._open[request.id] = _Measuring(turn, model, ids, is_exact, done)
         self._engine.submit(request)
+        done.add_done_callback(lambda _: self._left(request.id, done))
+
+    def _left(self, request_id: RequestId, done: Future[TokenView]) -> None:
+        """Nobody waits for it any more: others need the engine."""
+        if done.cancelled():
+            self._engine.cancel(request_id)
 
     def _model_of(self, turn: Turn) -> tuple[ChatModel, str]:
         """Return the model that answered, and what a chat chooses it by: a path, maybe."""
@@ -248,7 +257,9 @@ def _is_text(token_id: int, model: ChatModel) -> bool:
 
 def _tell(measured: _Measuring, event: FinishEvent | FailEvent) -> None:
     if isinstance(event, FailEvent):
-        measured.done.set_exception(event.error)
+        _fail(measured.done, event.error)
+        return
+    if not measured.done.set_running_or_notify_cancel():
         return
     measured.done.set_result(
         TokenView(
@@ -261,3 +272,8 @@ def _tell(measured: _Measuring, event: FinishEvent | FailEvent) -> None:
             event.usage.new_tokens,
         )
     )
+
+
+def _fail(done: Future[TokenView], error: LocalPagedError) -> None:
+    if done.set_running_or_notify_cancel():
+        done.set_exception(error)

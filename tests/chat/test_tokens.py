@@ -230,3 +230,14 @@ def test_a_fork_inside_a_thought_goes_on_thinking(database_path: Path):
     assert text[end.thought.start : end.thought.end] == "ac"
     assert text[end.thought.after :] == "so"
     made.service.close()
+
+
+def test_a_measuring_that_nobody_waits_for_ends(chatting):
+    turn = chatting.ask()
+    measured = chatting.service.tokens.view(turn.id)
+    request = chatting.engine.wait_submitted(2)
+    assert measured.cancel()
+    assert chatting.engine.cancelled == [request.id]
+    chatting.engine.run_until_idle()
+    # the worker took no harm from an end that nobody waits for
+    assert len(chatting.view(turn.id).tokens) == len(PIECES)

@@ -232,3 +232,21 @@ async def test_long_answers_wrap_scroll_and_follow_the_cursor():
             x = shown.text.split("\n")[y].index("word5")
             await shown.pilot.click(offset=(x + 1, y))
             assert dialog.text.cursor == 5
+
+
+async def test_leaving_while_it_is_measured_ends_the_measuring():
+    engine = ScriptedEngine(script)
+    with open_service(engine) as service:
+        async with stage(service, engine) as shown:
+            await shown.ask("capital?")
+            await shown.answer()
+            shown.transcript.focus()
+            await shown.press("t")
+            await shown.until(lambda: len(engine.submitted) == 2)
+            assert "measuring" in shown.text
+            await shown.press("escape")
+            assert shown.dialog is None
+            assert engine.cancelled == [engine.submitted[1].id]
+            await shown.answer()
+            await look(shown)
+            assert "Paris is the capital." in shown.text

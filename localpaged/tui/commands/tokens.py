@@ -41,7 +41,12 @@ class TokenCommands(CommandGroup):
             self._app.tell_error(error)
 
         measured = self._app.service.tokens.view(answer.turn.id)
-        self._app.push_screen(screen, self._left)
+
+        def left(fork: TokenFork | None) -> None:
+            measured.cancel()
+            self._left(fork)
+
+        self._app.push_screen(screen, left)
         self._app.awaited.when_done(measured, shown, failed)
 
     def _answer(self) -> Answer | None:
