@@ -43,7 +43,7 @@ def paths_command(is_json: bool) -> None:
 @click.option("--template", "is_template", is_flag=True, help="Print a config file to begin with.")
 @engine_options
 @click.pass_context
-def config_command(ctx: click.Context, is_json: bool, is_template: bool, **options: Any) -> None:
+def config_command(ctx: click.Context, /, is_json: bool, is_template: bool, **options: Any) -> None:
     """Tell the settings that hold, and where each comes from.
 
     The command line goes before environment variables, these before the config file, and the file
