@@ -59,7 +59,8 @@ def score_prompt(
         next_ids = scores.next_ids[first : first + SLICE_ROWS]
         start = scores.offset + first
         logits = logits_of(hidden[start : start + len(next_ids)])
-        logits.index_fill_(1, padding_ids, float("-inf"))
+        if len(padding_ids):  # it costs a look at all logits
+            logits.index_fill_(1, padding_ids, float("-inf"))
         if not logits.amax(dim=-1).isfinite().all():
             return None
         told += describe(logits.log_softmax(-1), next_ids, scores.num_alternatives)

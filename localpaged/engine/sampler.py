@@ -60,7 +60,8 @@ def sample(
     round the vocabulary up and are never chosen. A row whose logits are not finite gets an error
     and leaves the others alone.
     """
-    logits.index_fill_(1, padding_ids, float("-inf"))
+    if len(padding_ids):  # it costs a look at all logits
+        logits.index_fill_(1, padding_ids, float("-inf"))
     # Infinite logits are legal (masked ids); a row is broken when its maximum is not a number.
     is_sound = logits.amax(dim=-1).isfinite().tolist()
     by_row = _spots(rows)

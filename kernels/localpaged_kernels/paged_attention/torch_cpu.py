@@ -1,7 +1,8 @@
 """Paged attention on the CPU: gather the blocks, then torch's fused attention.
 
 All decodes run as one padded call in which a KV head's query group takes the place of the
-query length, so that K and V are read once a group; each prompt chunk is a call of its own.
+query length, so that K and V are read once a group; those that share a long beginning read that
+together, see `cascade`. Each prompt chunk is a call of its own.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ from typing import TYPE_CHECKING
 
 import torch
 import torch.nn.functional as F
+
+from localpaged_kernels.paged_attention.cascade import Cascade, cascade_of, decode_group
 
 if TYPE_CHECKING:
     from localpaged_kernels.paged_attention.batch import AttentionBatch
@@ -35,7 +38,14 @@ def paged_attention(
     if batch.num_decodes:
         decodes = queries[: batch.num_decodes]
         read = _Cache(kv, kv_scales, decode_dtype or queries.dtype)
-        out = _decode(decodes.to(read.dtype), read, batch, scale, window)
+        is_whole = window is None or window >= max(batch.seq_lens[: batch.num_decodes])
+        cascade = cascade_of(batch) if is_whole and batch.num_decodes > 1 else None
+        decodes = decodes.to(read.dtype)
+        out = (
+            _decode(decodes, read, batch, scale, window)
+            if cascade is None
+            else _decode_cascade(decodes, read, batch, cascade, scale)
+        )
         outputs.append(out.to(queries.dtype))
     first = batch.num_decodes
     for row in range(batch.num_decodes, len(batch.query_lens)):
@@ -71,15 +81,49 @@ class _Cache:
 def _decode(
     queries: torch.Tensor, cache: _Cache, batch: AttentionBatch, scale: float, window: int | None
 ) -> torch.Tensor:
-    rows, heads, dim = queries.shape
-    kv_heads = cache.kv_heads
-    if rows == 1:  # nothing is padded: cut instead of masking
+    if len(queries) == 1:  # nothing is padded: cut instead of masking
         end = batch.seq_lens[0]
         start = 0 if window is None else max(0, end - window)
-        tokens, mask = _tokens_of(cache, batch, 0)[start:end].unsqueeze(0), None
-    else:
-        tokens = cache.blocks(batch.block_tables.view(-1)).view(rows, -1, 2, kv_heads, dim)
-        mask = _decode_mask(batch, window, queries.dtype)
+        tokens = _tokens_of(cache, batch, 0)[start:end].unsqueeze(0)
+        return _attend_grouped(queries, tokens, None, scale)
+    mask = _decode_mask(batch, window, queries.dtype)
+    return _decode_padded(queries, cache, batch.block_tables, mask, scale=scale)
+
+
+def _decode_cascade(
+    queries: torch.Tensor, cache: _Cache, batch: AttentionBatch, cascade: Cascade, scale: float
+) -> torch.Tensor:
+    out = torch.empty_like(queries)
+    for group in cascade.groups:
+        out[group.rows] = decode_group(queries[group.rows], cache, group, scale=scale)
+    rest = cascade.rest
+    if len(rest):
+        mask = _decode_mask(batch, None, queries.dtype)[rest]
+        out[rest] = _decode_padded(
+            queries[rest], cache, batch.block_tables[rest], mask, scale=scale
+        )
+    return out
+
+
+def _decode_padded(
+    queries: torch.Tensor,
+    cache: _Cache,
+    block_tables: torch.Tensor,
+    mask: torch.Tensor | None,
+    *,
+    scale: float,
+) -> torch.Tensor:
+    rows, dim = queries.shape[0], queries.shape[2]
+    tokens = cache.blocks(block_tables.view(-1)).view(rows, -1, 2, cache.kv_heads, dim)
+    return _attend_grouped(queries, tokens, mask, scale)
+
+
+def _attend_grouped(
+    queries: torch.Tensor, tokens: torch.Tensor, mask: torch.Tensor | None, scale: float
+) -> torch.Tensor:
+    """Attend with [rows, heads, dim] to [rows, tokens, 2, kv_heads, dim]."""
+    rows, heads, dim = queries.shape
+    kv_heads = tokens.shape[3]
     keys, values = tokens.permute(2, 0, 3, 1, 4)  # each [rows, kv_heads, tokens, dim]
     grouped = queries.view(rows, kv_heads, heads // kv_heads, dim)
     out = F.scaled_dot_product_attention(grouped, keys, values, attn_mask=mask, scale=scale)
