@@ -12,7 +12,6 @@ from localpaged import __version__
 from localpaged.cli_config import config_command, paths_command
 from localpaged.cli_errors import exit_code_of
 from localpaged.cli_history import history
-from localpaged.cli_history import history
 from localpaged.cli_models import models
 from localpaged.cli_options import engine_options, memory_options, settings_from
 from localpaged.cli_sampling import sampling_options
@@ -136,16 +135,17 @@ def ask(question: tuple[str, ...], **options: Any) -> int:
 @click.option("--top-p", type=float, help="Choose among tokens of this total probability.")
 @click.option("--min-p", type=float, help="Drop tokens below this share of the likeliest.")
 @click.option("--stop", multiple=True, help="End answers before this text. Repeatable.")
-@click.option("--plain", "is_plain", is_flag=True, help="One below the other, never in columns.")
+@click.option("--plain", "is_plain", is_flag=True, help="Print, on a terminal as well.")
 @click.option("--json", "is_json", is_flag=True, help="Print one JSON object instead of text.")
 @memory_options
 def compare(prompt: tuple[str, ...], **options: Any) -> int:
     """Have one PROMPT answered several times, by one model or by several.
 
-    The prompt is read once for each model. What comes through stdin is put behind it. Answers go
-    to stdout, each below a line that names it, or in columns on a terminal with room for them.
-    Without -n there are two samples of a single model, one of each of several, or one for each
-    temperature. The answers are kept: `/compares` in the chat goes on with them.
+    The prompt is read once for each model. What comes through stdin is put behind it. On a terminal
+    the chat opens with the answers side by side. Otherwise, or with --plain, they go to stdout,
+    each below a line that names it, or in columns where a terminal has room for them. Without -n
+    there are two samples of a single model, one of each of several, or one for each temperature.
+    The answers are kept: `/compares` in the chat goes on with them.
 
     Exit codes are those of `ask`; when only some answers fail, the code is the first one's.
 
@@ -172,7 +172,6 @@ def compare(prompt: tuple[str, ...], **options: Any) -> int:
 
 
 main.add_command(models)
-main.add_command(history)
 main.add_command(history)
 main.add_command(paths_command)
 main.add_command(config_command)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import queue
+import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from localpaged.chat.compare import BranchSpec, Comparison, make_specs
 from localpaged.chat.events import (
@@ -25,18 +26,27 @@ from localpaged.cli_compare_output import Compared, JsonOutput, Output, TextOutp
 from localpaged.cli_input import Interrupt, loading_line, question_text
 from localpaged.cli_options import settings_from
 from localpaged.config import Settings
+from localpaged.config_file import read_config
 from localpaged.errors import LocalPagedError
 from localpaged.models.registry import find_model, local_path
+
+if TYPE_CHECKING:
+    from localpaged.chat.publisher import Subscriber
+    from localpaged.tui.app import LocalPagedApp
 
 EXAMPLE = 'localpaged compare "Why is the sky blue?" -n 3'
 SAMPLING = ("top_k", "top_p", "min_p", "max_tokens")
 
 
 def run_compare(prompt: tuple[str, ...], options: Mapping[str, Any]) -> int:
-    """Answer a prompt several times on stdout; return the exit code. Raises LocalPagedError."""
-    output: Output = (
-        JsonOutput() if options["is_json"] else TextOutput(is_plain=options["is_plain"])
-    )
+    """Answer a prompt several times; return the exit code. Raises LocalPagedError.
+
+    On a terminal the compare screen shows it, unless something else was asked for.
+    """
+    is_printed = options["is_json"] or options["is_plain"]
+    if not is_printed and sys.stdin.isatty() and sys.stdout.isatty():
+        return _show(prompt, options)
+    output: Output = JsonOutput() if options["is_json"] else TextOutput()
     comparing = _Comparing(output)
     try:
         exit_code = comparing.run(prompt, options)
@@ -47,6 +57,24 @@ def run_compare(prompt: tuple[str, ...], options: Mapping[str, Any]) -> int:
     if exit_code == 0 and (failed := comparing.failure()) is not None:
         raise failed
     return exit_code
+
+
+def _show(prompt: tuple[str, ...], options: Mapping[str, Any]) -> int:
+    """Open the chat with the compare over it."""
+    text = question_text(prompt, example=EXAMPLE)
+    specs, settings = _asked(options)
+    from localpaged.tui.terminal import run_chat
+
+    def open_chats(subscriber: Subscriber) -> ChatService:
+        # only when the first picture stands: what is imported here takes longer than that
+        from localpaged.wiring import open_service
+
+        return open_service(settings, subscriber=subscriber)
+
+    def begin(app: LocalPagedApp) -> None:
+        app.commands.compare.show_new(text, specs, system=options["system"] or "")
+
+    return run_chat(open_chats, config=read_config(), first=begin)
 
 
 class _Comparing:

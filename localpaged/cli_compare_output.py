@@ -75,9 +75,9 @@ class TextOutput:
     On a terminal with room they stand side by side instead, when all are complete.
     """
 
-    def __init__(self, *, is_plain: bool) -> None:
+    def __init__(self) -> None:
         self._status = StatusLine()
-        self._may_use_columns = not is_plain and sys.stdout.isatty()
+        self._may_use_columns = sys.stdout.isatty() and _num_columns() > 1
         self._printed: set[int] = set()
 
     def status(self, line: str) -> None:
@@ -92,11 +92,10 @@ class TextOutput:
     def end(self, answers: Sequence[Compared], error: Exception | None, compare_id: str) -> None:
         """See Output."""
         self._status.show("")
-        width = shutil.get_terminal_size().columns
-        per_row = (width + GAP_CELLS) // (MIN_COLUMN_CELLS + GAP_CELLS)
-        if self._may_use_columns and per_row > 1 and len(answers) > 1:
+        if self._may_use_columns and len(answers) > 1:
+            per_row = max(1, _num_columns())
             for start in range(0, len(answers), per_row):
-                _print_columns(answers[start : start + per_row], width)
+                _print_columns(answers[start : start + per_row])
         else:
             for answer in answers:
                 self._print(answer)
@@ -210,13 +209,20 @@ def _note(answer: Compared) -> str | None:
     return None
 
 
-def _print_columns(answers: Sequence[Compared], width: int) -> None:
+def _num_columns() -> int:
+    """How many answers have room side by side."""
+    width = shutil.get_terminal_size().columns
+    return (width + GAP_CELLS) // (MIN_COLUMN_CELLS + GAP_CELLS)
+
+
+def _print_columns(answers: Sequence[Compared]) -> None:
     from localpaged.tui.markdown.line import Run
     from localpaged.tui.markdown.wrap import wrap_runs
     from localpaged.tui.paint import cells_of
 
     is_unicode = sys.stdout.encoding.lower().startswith("utf")
     gap, rule = (" │ ", "─") if is_unicode else (" | ", "-")
+    width = shutil.get_terminal_size().columns
     cells = (width - GAP_CELLS * (len(answers) - 1)) // len(answers)
     columns = []
     for answer in answers:

@@ -74,10 +74,11 @@ class LocalPagedApp(App[None]):
         look: UiSettings = DEFAULT_LOOK,
         keymap: Keymap = USUAL_KEYS,
         usual_theme: str = DARK,
+        first: Callable[[LocalPagedApp], object] | None = None,
     ) -> None:
         """A function instead of the service is called on a thread when the first picture stands.
 
-        `keymap` has the keys of the user's own.
+        `keymap` has the keys of the user's own. `first` is called when the chats are shown.
         """
         super().__init__()
         self.set_keymap(keymap)
@@ -85,6 +86,7 @@ class LocalPagedApp(App[None]):
         self._bridge = EventBridge()
         self.awaited = Awaited(self.nudge)
         self.is_opened = False
+        self._first = first
         self.failure: LocalPagedError | None = None
         self._next_poll_s = 0.0
         self._service: ChatService | None = None
@@ -180,6 +182,8 @@ class LocalPagedApp(App[None]):
         except LocalPagedError as error:
             self.tell_error(error)
         self.chat.show_current()
+        if self._first is not None:
+            self._first(self)
         self.is_opened = True
         # keys that came before are for this chat: not for a prompt that it replaces
         self.run_worker(self.typist.run(), name="typist", exit_on_error=True)

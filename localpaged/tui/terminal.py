@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,7 +22,7 @@ from localpaged.plain_text import visible
 if TYPE_CHECKING:
     from localpaged.chat.publisher import Subscriber
     from localpaged.chat.service import ChatService
-    from localpaged.tui.app import OpenService
+    from localpaged.tui.app import LocalPagedApp, OpenService
 
 NO_TERMINAL_EXIT_CODE = 2
 TAIL_BYTES = 8_192
@@ -34,10 +34,12 @@ def run_chat(
     *,
     is_ascii: bool = False,
     config: ConfigFile | None = None,
+    first: Callable[[LocalPagedApp], object] | None = None,
 ) -> int:
     """Run the chat until the user quits; return the process's exit code.
 
     `config` tells how it looks and which keys are whose; what is wrong there is a ConfigError.
+    `first` is called in the UI's thread when the history is open and the chat is shown.
 
     `open_service` is called when the first picture stands, and what it opened is closed at the end.
     What it raises is raised here, when the terminal is as it was. Without a terminal it says so
@@ -71,6 +73,7 @@ def run_chat(
             look=look,
             keymap=keymap,
             usual_theme=usual_theme(),
+            first=first,
         )
         try:
             app.run()

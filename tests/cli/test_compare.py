@@ -139,9 +139,25 @@ def test_text_that_acts_on_terminals_is_shown_as_marks(answer_with):
     assert compared["branches"][0]["text"] == HOSTILE
 
 
-def test_a_wide_terminal_shows_columns_and_a_narrow_or_plain_one_does_not(listed_home):
-    def shown(columns: int, *more: str) -> list[str]:
-        line = command_line("compare", "Why?", *more, script=["Some ", "answer."])
+def test_a_terminal_opens_the_compare_screen_over_the_chat(listed_home):
+    line = command_line("compare", "Why?", "-n", "2", script=["Some ", "answer."])
+    with in_terminal(line) as terminal:
+        terminal.until_shown("compare", "Why?", "2 answers", "complete")
+        terminal.send("k")
+        terminal.until_shown("Kept as a chat.")
+        terminal.send("q")
+        terminal.until_shown("Ask anything")
+        terminal.send("\x11")
+        assert terminal.wait() == 0
+    store = Store.open()
+    (chat,) = store.chats()
+    assert store.conversation(chat.id).messages[-1].text == "Some answer."
+    store.close()
+
+
+def test_a_wide_plain_terminal_shows_columns_and_a_narrow_one_does_not(listed_home):
+    def shown(columns: int) -> list[str]:
+        line = command_line("compare", "Why?", "--plain", script=["Some ", "answer."])
         with in_terminal(line, columns=columns) as terminal:
             assert terminal.wait() == 0
             return terminal.text.splitlines()
@@ -150,8 +166,7 @@ def test_a_wide_terminal_shows_columns_and_a_narrow_or_plain_one_does_not(listed
     (row,) = [line for line in wide if "Some answer." in line]
     assert row.count("Some answer.") == 2 and "│" in row
     assert any("2 answers, 4 tokens" in line for line in wide)
-    for lines in (shown(60), shown(100, "--plain")):
-        assert sum(line.strip() == "Some answer." for line in lines) == 2
+    assert sum(line.strip() == "Some answer." for line in shown(60)) == 2
 
 
 def test_ctrl_c_ends_all_answers_and_keeps_their_texts(listed_home):

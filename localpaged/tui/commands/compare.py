@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from localpaged.chat.compare import Comparison
+from localpaged.chat.compare import BranchSpec, Comparison
 from localpaged.errors import LocalPagedError
 from localpaged.tui.commands.base import CommandGroup
 from localpaged.tui.commands.chats import ChatCommands
@@ -52,6 +53,11 @@ class CompareCommands(CommandGroup):
             self._app.tell_error(error)
             return False
         return self._try(lambda: self._start(asked))
+
+    def show_new(self, prompt: str, specs: Sequence[BranchSpec], *, system: str = "") -> None:
+        """Begin a compare from nothing."""
+        compares = self._app.service.compares
+        self._try(lambda: self._show(compares.start(prompt, specs, system=system)))
 
     def past(self) -> None:
         """Choose among earlier compares."""
