@@ -1,4 +1,4 @@
-"""The whole program on a terminal, the way a person uses it: forks, answers side by side, a kill."""
+"""The whole program on a terminal, as a person uses it: forks, answers side by side, a kill."""
 
 from __future__ import annotations
 
