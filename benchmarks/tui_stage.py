@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from localpaged import paths
+from localpaged.engine.events import ReadyEvent
 from localpaged.engine.params import SamplingParams
 from localpaged.tui.terminal import taken
 
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 TICK_S = 0.01
 TOKENS_PER_S = 60.0
 PAST_TURNS = 1_000
+CONTEXT_TOKENS = 1_000_000
+"""Room for all that was said: how a full context is told is not what is measured."""
 PROSE = "Some **words** with `code`, long enough to wrap once or twice in a pane.\n\n- a\n- b\n\n"
 CODE = "```python\ndef f(x):\n    return x + 1  # one more\n```\n\n"
 QUESTION = "Tell a long story about the keeper of a lighthouse."
@@ -40,7 +43,12 @@ def scripted(panes: int, seconds: float) -> None:
 
     write_chat([(f"question {n}", PROSE + CODE) for n in range(PAST_TURNS)])
     text = (PROSE * 3 + CODE) * 400
-    engine = ScriptedEngine([[text[at : at + 4] for at in range(0, len(text), 4)]])
+    engine = ScriptedEngine(
+        [[text[at : at + 4] for at in range(0, len(text), 4)]],
+        ready=ReadyEvent("scripted", "cpu", "float32", CONTEXT_TOKENS, 0.0),
+        prefill_tokens_per_step=CONTEXT_TOKENS,
+        total_blocks=CONTEXT_TOKENS,
+    )
     with open_service(engine) as service:
         engine.start(tokens_per_s=TOKENS_PER_S)
         lags_ms = _run_app(service, panes, seconds)
