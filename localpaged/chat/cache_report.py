@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 
 from localpaged.store.rows import Turn
+from localpaged.store.text import storable
 
 
 class CacheCause(StrEnum):
@@ -85,7 +86,8 @@ class CacheReport:
 
 def to_json(report: CacheReport) -> str:
     """Return the report as a turn keeps it."""
-    return json.dumps(asdict(report), ensure_ascii=False)
+    # a tokenizer's spelling may be what no database takes, and a turn must not be lost for that
+    return storable(json.dumps(asdict(report), ensure_ascii=False))
 
 
 def report_of(turn: Turn) -> CacheReport | None:

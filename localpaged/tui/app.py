@@ -177,8 +177,8 @@ class LocalPagedApp(App[None]):
     def _open_latest(self) -> None:
         try:
             self.workspace.refresh()
-            if self.workspace.sessions:
-                self.workspace.open(self.workspace.sessions[0])
+            if (session := self.workspace.last_used) is not None:
+                self.workspace.open(session)
         except LocalPagedError as error:
             self.tell_error(error)
         self.chat.show_current()

@@ -93,6 +93,7 @@ class Workspace:
         self.engine = EngineStatus()
         # branches of compares: in no list, but their answers run like others
         self._watched: dict[str, SessionModel] = {}
+        self._watched_to_end: set[str] = set()
         self._history_version: int | None = None
 
     def attach(self, service: ChatService) -> None:
@@ -106,6 +107,13 @@ class Workspace:
         return [self.current, *self.sessions] if is_new else self.sessions
 
     @property
+    def last_used(self) -> SessionModel | None:
+        """The chat that was used last, wherever in the tree of forks it is listed."""
+        saved = [session.chat for session in self.sessions if session.chat is not None]
+        latest = max(saved, key=lambda chat: (chat.updated_at, chat.id), default=None)
+        return None if latest is None else self.find(latest.id)
+
+    @property
     def running(self) -> list[SessionModel]:
         """Chats the engine works for."""
         hidden = [session for id_, session in self._watched.items() if self.find(id_) is None]
@@ -114,10 +122,13 @@ class Workspace:
     def watch(self, session: SessionModel) -> None:
         """Feed a session that is in no list, or is shown elsewhere as well, with its events."""
         self._watched[session.id] = session
+        self._watched_to_end.discard(session.id)
 
     def unwatch(self, session: SessionModel) -> None:
-        """Stop feeding it, unless it runs: then it is still told of as running."""
-        if not session.state.is_running:
+        """Stop feeding it; one that runs is told of as running until it ends."""
+        if session.state.is_running:
+            self._watched_to_end.add(session.id)
+        else:
             self._watched.pop(session.id, None)
 
     @property
@@ -295,6 +306,9 @@ class Workspace:
         if (watched := self._watched.get(event.chat_id)) is not None:
             watched.take(event, now_s=self._clock_s())
             changes.chat_ids.add(event.chat_id)
+            if event.chat_id in self._watched_to_end and not watched.state.is_running:
+                self._watched_to_end.discard(event.chat_id)
+                del self._watched[event.chat_id]
         session = self.find(event.chat_id)
         if session is None:
             return

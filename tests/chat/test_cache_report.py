@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from localpaged.chat.cache_cause import MAX_TEXT_CHARS
-from localpaged.chat.cache_report import CacheCause, report_of
+from localpaged.chat.cache_report import CacheCause, CacheReport, Parting, report_of, to_json
 from localpaged.chat.events import TurnCacheReport, TurnEnded
 from localpaged.engine.params import SamplingParams
 from localpaged.errors import EngineStopped
@@ -292,3 +292,11 @@ def test_shown_texts_are_bounded(chatting: Chatting):
     assert report.parting is not None
     for text in (report.parting.common_text, report.parting.old_text, report.parting.new_text):
         assert 0 < len(text) <= MAX_TEXT_CHARS
+
+
+def test_what_a_tokenizer_spells_badly_costs_no_turn():
+    parting = Parting(3, "a\ud83d", "\x00", "\udc00b")
+    report = CacheReport(CacheCause.EDITED, 9, 3, 3, parting)
+    kept = to_json(report)
+    kept.encode()
+    assert "\x00" not in kept

@@ -147,3 +147,21 @@ async def test_a_chat_that_is_in_memory_shows_its_blocks_when_it_does_not_run():
             cost = shown.app.chat.costs.of(EngineSnapshot())[fork.id]
             assert cost.shared_blocks > 0
             assert f"+{cost.own_blocks}b" in shown.text
+
+
+async def test_the_program_begins_with_the_chat_that_was_used_last_be_it_a_fork():
+    engine = ScriptedEngine()
+    with open_service(engine) as service:
+        async with stage(service, engine) as shown:
+            await shown.ask("one")
+            await shown.answer()
+            await shown.press("ctrl+f")
+            await shown.ask("in the fork")
+            await shown.answer()
+            fork = shown.app.workspace.current.id
+    engine = ScriptedEngine()
+    with open_service(engine) as service:
+        async with stage(service, engine) as shown:
+            assert shown.app.workspace.current.id == fork
+            assert "in the fork" in shown.text
+            assert [session.depth for session in shown.app.workspace.sessions] == [0, 1]
