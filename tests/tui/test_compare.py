@@ -97,7 +97,9 @@ async def test_escape_stops_the_selected_answer_then_leaves_and_the_others_go_on
         await shown.press("escape")
         assert shown.dialog is None
         assert "1 other chat generating" in shown.text
+        assert len(shown.app.workspace.running) == 1
         await shown.answer()
+        assert shown.app.workspace._watched == {}
         await shown.write("/compares")
         await shown.press("enter")
         assert "Sky?" in shown.text and "2 answers" in shown.text
