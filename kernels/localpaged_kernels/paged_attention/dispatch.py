@@ -25,7 +25,7 @@ def paged_attention(
 ) -> torch.Tensor:
     """Return each query's attention over its own sequence; see `reference.paged_attention`.
 
-    Reading K and V is what decodes cost: `decode_dtype` is the one to read them in for those.
+    Reading K and V is what rows of few queries cost: `decode_dtype` is the one to read them in.
     Raises UnsupportedShape, with expected and got, when queries, cache and batch do not fit.
     """
     _check(queries, kv, batch)

@@ -19,6 +19,13 @@ if TYPE_CHECKING:
     from localpaged_kernels.paged_attention.batch import AttentionBatch
 
 
+FEW_QUERIES = 8
+"""Up to here reading K and V costs more than computing with them."""
+
+JOINED_QUERIES = 64
+"""A mask is repeated for every head of a group: only worth it while it is small."""
+
+
 def paged_attention(
     queries: torch.Tensor,
     kv: torch.Tensor,
@@ -31,7 +38,8 @@ def paged_attention(
 ) -> torch.Tensor:
     """Do what `reference.paged_attention` does; same arguments, same result.
 
-    Decodes are computed in `decode_dtype`, else in the dtype of the queries, as all else is.
+    Rows of few queries are computed in `decode_dtype`; else, and all others always, in the dtype
+    of the queries.
     """
     outputs: list[torch.Tensor] = []
     cache = _Cache(kv, kv_scales, queries.dtype)
@@ -50,7 +58,10 @@ def paged_attention(
     first = batch.num_decodes
     for row in range(batch.num_decodes, len(batch.query_lens)):
         last = first + batch.query_lens[row]
-        outputs.append(_prefill(queries[first:last], cache, batch, row, scale, window))
+        read = _Cache(kv, kv_scales, decode_dtype or queries.dtype)
+        read = read if last - first <= FEW_QUERIES else cache
+        own = queries[first:last].to(read.dtype)
+        outputs.append(_prefill(own, read, batch, row, scale, window).to(queries.dtype))
         first = last
     return outputs[0] if len(outputs) == 1 else torch.cat(outputs)
 
@@ -140,20 +151,24 @@ def _prefill(
 ) -> torch.Tensor:
     length, heads, dim = queries.shape
     kv_heads, seq_len = cache.kv_heads, batch.seq_lens[row]
-    keys, values = _tokens_of(cache, batch, row)[:seq_len].permute(1, 2, 0, 3).unsqueeze(2)
     group = heads // kv_heads
-    grouped = queries.view(length, kv_heads, group, dim).permute(1, 2, 0, 3)
     is_whole = length == seq_len and (window is None or window >= seq_len)
-    mask = None if is_whole else _prefill_mask(batch, row, window, queries.dtype)
+    # Few queries: those of a group become rows of one product, and K and V are read once for them.
+    is_joined = not is_whole and length <= JOINED_QUERIES
+    repeats = group if is_joined else 1
+    mask = None if is_whole else _prefill_mask(batch, row, window, queries.dtype, repeats)
+    keys, values = _tokens_of(cache, batch, row)[:seq_len].permute(1, 2, 0, 3).unsqueeze(2)
+    grouped = queries.view(length, kv_heads, group, dim).permute(1, 2, 0, 3)
     out = F.scaled_dot_product_attention(
-        grouped,
-        keys.expand(-1, group, -1, -1),
-        values.expand(-1, group, -1, -1),
+        grouped.reshape(kv_heads, 1, -1, dim) if is_joined else grouped,
+        keys if is_joined else keys.expand(-1, group, -1, -1),
+        values if is_joined else values.expand(-1, group, -1, -1),
         attn_mask=mask,
         is_causal=is_whole,
         scale=scale,
     )
-    return out.permute(2, 0, 1, 3).reshape(length, heads, dim)
+    by_query = out.view(kv_heads, group, length, dim).permute(2, 0, 1, 3)
+    return by_query.reshape(length, heads, dim)
 
 
 def _tokens_of(cache: _Cache, batch: AttentionBatch, row: int) -> torch.Tensor:
@@ -178,9 +193,12 @@ def _decode_mask(batch: AttentionBatch, window: int | None, dtype: torch.dtype) 
 
 
 def _prefill_mask(
-    batch: AttentionBatch, row: int, window: int | None, dtype: torch.dtype
+    batch: AttentionBatch, row: int, window: int | None, dtype: torch.dtype, repeats: int
 ) -> torch.Tensor:
-    """Return an additive mask [queries, tokens] for a chunk behind a prefix, made once a step."""
+    """Return an additive mask [repeats × queries, tokens] for a chunk behind a prefix.
+
+    It is made once a step.
+    """
     key = ("prefill mask", row, window, dtype)
     if key not in batch.shared:
         length, seq_len = batch.query_lens[row], batch.seq_lens[row]
@@ -189,9 +207,8 @@ def _prefill_mask(
         hidden = position > own
         if window is not None:
             hidden |= position <= own - window
-        batch.shared[key] = torch.zeros(hidden.shape, dtype=dtype).masked_fill_(
-            hidden, float("-inf")
-        )
+        mask = torch.zeros(hidden.shape, dtype=dtype).masked_fill_(hidden, float("-inf"))
+        batch.shared[key] = mask.repeat(repeats, 1)
     mask = batch.shared[key]
     assert isinstance(mask, torch.Tensor)
     return mask
