@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from concurrent.futures import Future
+
 import pytest
 
 from localpaged.chat.context_room import SUMMARY_REQUEST
@@ -10,7 +12,7 @@ from localpaged.tui.screens.context import ContextScreen
 from localpaged.tui.screens.picker import PickerScreen
 from testkit.fake_model import read_prompt
 from testkit.past_chats import write_chat
-from testkit.screens import LARGE, SMALL, Stage, open_service, stage
+from testkit.screens import LARGE, SMALL, TIMEOUT_S, Stage, open_service, stage
 from testkit.scripted_engine import Answer, ScriptedEngine
 
 SIZES = pytest.mark.parametrize("size", [SMALL, LARGE], ids=["80x24", "140x40"])
@@ -94,7 +96,7 @@ async def test_the_line_is_there_again_when_the_chat_is_opened_again():
     with open_service(engine) as service:
         async with stage(service, engine) as shown:
             await fill(shown)
-            await shown.press("j", "down", "enter")
+            await shown.press("down", "enter")
             await shown.until(lambda: len(engine.submitted) == 2)
             await shown.answer()
         async with stage(service, engine) as shown:
@@ -220,3 +222,46 @@ async def test_a_chat_in_the_background_waits_with_its_choice():
             await shown.settle()
             assert "Stop here" in shown.text
             assert "oldest" not in shown.text
+
+
+async def test_who_types_when_the_choice_comes_by_itself_goes_on_typing():
+    write_past()
+    engine = small_engine()
+    with open_service(engine) as service:
+        async with stage(service, engine) as shown:
+            await fill(shown)
+            await shown.burst(*"what I write", "enter")
+            assert shown.dialog is None
+            await shown.until(lambda: len(engine.submitted) == 2)
+            assert "what I write" in sent(engine)
+            await shown.answer()
+
+
+async def test_the_choice_does_not_come_over_what_was_begun_while_it_was_counted(monkeypatch):
+    write_past()
+    engine = small_engine()
+    with open_service(engine) as service:
+        async with stage(service, engine) as shown:
+            count, counted = service.context.room, Future()
+            monkeypatch.setattr(service.context, "room", lambda _: counted)
+            await shown.ask("q" * 240)
+            await shown.answer()
+            await shown.write("a")
+            counted.set_result(count(shown.app.workspace.current.id).result(TIMEOUT_S))
+            await shown.beat()
+            assert shown.dialog is None
+            assert shown.prompt.text == "a"
+
+
+async def test_letters_choose_nothing_where_nobody_writes():
+    write_past()
+    engine = small_engine()
+    with open_service(engine) as service:
+        async with stage(service, engine) as shown:
+            shown.transcript.focus()
+            shown.app.chat.commands.context.show()
+            await shown.until(lambda: isinstance(shown.dialog, ContextScreen))
+            await shown.press("j", "a", "space")
+            assert isinstance(shown.dialog, ContextScreen)
+            await shown.press("escape")
+            assert shown.prompt.text == ""

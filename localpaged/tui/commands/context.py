@@ -16,7 +16,7 @@ from localpaged.tui.commands.drafts import DraftCommands
 from localpaged.tui.context_use import mark_full
 from localpaged.tui.figures import grouped
 from localpaged.tui.screens.context import FORK, SLIDE, SUMMARISE, ContextScreen
-from localpaged.tui.screens.picker import Choice, PickerScreen
+from localpaged.tui.screens.picker import TYPED, Choice, PickerScreen
 from localpaged.tui.session import SessionModel
 
 if TYPE_CHECKING:
@@ -46,15 +46,15 @@ class ContextCommands(CommandGroup):
         self._drafts = drafts
         self._pending: dict[str, _Pending] = {}
 
-    def show(self) -> None:
-        """Count the ways on, then offer them."""
+    def show(self, *, is_asked: bool = True) -> None:
+        """Count the ways on, then offer them; not asked for, only to who is not writing."""
         session = self._workspace.current
         if session.chat is None:
             self._app.tell("Nothing has been asked here yet.")
             return
         self._app.awaited.when_done(
             self._app.service.context.room(session.id),
-            partial(self._offer, session),
+            partial(self._offer, session, is_asked=is_asked),
             self._app.tell_error,
         )
 
@@ -81,15 +81,17 @@ class ContextCommands(CommandGroup):
             is_full = answer is not None and answer.is_context_full
             # who is writing already is told by the line under the answer
             if is_full and session is self._workspace.current and not self._prompt.text:
-                self.show()
+                self.show(is_asked=False)
 
     # inside
 
-    def _offer(self, session: SessionModel, room: ContextRoom) -> None:
+    def _offer(self, session: SessionModel, room: ContextRoom, *, is_asked: bool) -> None:
         answer = session.answer(room.turn_id)
         if answer is not None and room.is_refused:
             answer.turn = replace(answer.turn, prompt_tokens=room.prompt_tokens)
         if session is not self._workspace.current or self._app.screen is not self._screen:
+            return
+        if self._prompt.text and not is_asked:
             return
 
         def chosen(choice: str | None) -> None:
@@ -99,8 +101,11 @@ class ContextCommands(CommandGroup):
                 self._try(partial(self._summarise, room, room.summary))
             elif choice == FORK:
                 self._choose_place(room)
+            elif choice is not None and choice.startswith(TYPED):
+                self._prompt.insert(choice.removeprefix(TYPED))
 
-        self._app.push_screen(ContextScreen(room), chosen)
+        is_over_prompt = self._prompt.has_focus
+        self._app.push_screen(ContextScreen(room, is_over_prompt=is_over_prompt), chosen)
 
     def _slide(self, session: SessionModel, room: ContextRoom) -> None:
         assert room.slide is not None

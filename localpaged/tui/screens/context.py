@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
@@ -16,6 +17,7 @@ from localpaged.chat.context_room import ContextRoom
 from localpaged.tui.figures import grouped
 from localpaged.tui.markdown.line import STRONG, Role, Run
 from localpaged.tui.paint import content_of
+from localpaged.tui.screens.picker import TYPED
 
 STOP, SLIDE, SUMMARISE, FORK = "stop", "slide", "summarise", "fork"
 
@@ -23,16 +25,18 @@ STOP, SLIDE, SUMMARISE, FORK = "stop", "slide", "summarise", "fork"
 class ContextScreen(ModalScreen[str | None]):
     """Dismisses with SLIDE, SUMMARISE or FORK; None leaves everything as it is.
 
-    It comes by itself, so no letter does anything: who is typing must not choose.
+    It comes by itself, so who is typing must not choose: over the prompt a letter leaves everything
+    as it is, and is the prompt's (TYPED and the letter); elsewhere it does nothing.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "stop", "Stop here", show=False),
     ]
 
-    def __init__(self, room: ContextRoom) -> None:
+    def __init__(self, room: ContextRoom, *, is_over_prompt: bool = False) -> None:
         super().__init__()
         self._room = room
+        self._is_over_prompt = is_over_prompt
 
     def compose(self) -> ComposeResult:
         """What is full, then the choices; the one that changes nothing is first."""
@@ -46,6 +50,13 @@ class ContextScreen(ModalScreen[str | None]):
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
         """Enter or a click takes a way."""
         self.dismiss(None if event.option.id == STOP else event.option.id)
+
+    def on_key(self, event: events.Key) -> None:
+        """A letter is for the prompt."""
+        if self._is_over_prompt and event.is_printable and event.character is not None:
+            event.stop()
+            event.prevent_default()
+            self.dismiss(f"{TYPED}{event.character}")
 
     def action_stop(self) -> None:
         """Change nothing."""
