@@ -66,7 +66,7 @@ def _run_app(service: ChatService, panes: int, seconds: float) -> list[float]:
         app.commands.told["compare"](f"n={panes} {QUESTION}")
         while len(service.snapshot().sequences) < panes:
             await asyncio.sleep(TICK_S)
-        app.tell("streaming", for_s=0.5)
+        app.tell("streaming", for_s=5.0)
         until_s = time.perf_counter() + seconds
         while (due_s := time.perf_counter() + TICK_S) < until_s:
             await asyncio.sleep(TICK_S)
