@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from testkit.past_chats import write_chat
 from testkit.screens import LARGE, SMALL, open_service, stage
 from testkit.scripted_engine import ScriptedEngine
 
@@ -36,3 +37,16 @@ async def test_a_message_that_is_gone_when_its_key_arrives_is_not_another_one():
             assert shown.app.workspace.current.editing is None
             assert len(engine.submitted) == 1
             assert len(shown.app.workspace.sessions) == 1
+
+
+@SIZES
+async def test_how_to_leave_an_edit_is_told_above_what_it_is_scrolled_away_from(size):
+    engine = ScriptedEngine()
+    write_chat([(f"question {number}", "an answer\n\n" * 9) for number in range(6)])
+    with open_service(engine) as service:
+        async with stage(service, engine, size=size) as shown:
+            shown.transcript.focus()
+            await shown.press("k", "k", "k", "k", "k", "e")
+            assert "lines below" in shown.text
+            assert "Esc leaves it" in shown.text
+            assert "…" not in next(line for line in shown.text.split("\n") if "leaves it" in line)

@@ -167,13 +167,13 @@ class ChatScreen(Screen[None]):
             position = (listed.index(current) + 1, len(listed))
         self._title.set(*chrome.title_runs(current, engine, position=position))
         others = [s for s in workspace.running if s is not current]
+        below = chrome.below_runs(self._unseen_lines, glyphs)
         state = (
-            edit_runs(current, glyphs, self._state.content_size.width)
+            edit_runs(current, glyphs, self._state.room_beside(below))
             or chrome.state_runs(engine, [], glyphs, moment)
             or chrome.warning_runs(current, engine, glyphs)
             or chrome.state_runs(engine, others, glyphs, moment)
         )
-        below = chrome.below_runs(self._unseen_lines, glyphs)
         self._state.set(state, below)
         self._state.display = bool(state or below) or not self.has_class("-least")
         self._hints.set(

@@ -27,6 +27,11 @@ class StatusLine(Widget):
         """What stands in the line."""
         return str(self.render())
 
+    def room_beside(self, right: Sequence[Run]) -> int:
+        """Cells that are left for the left side beside these runs."""
+        cells = cells_of(right)
+        return max(0, self.content_size.width - cells - (1 if cells else 0))
+
     def set(self, left: Sequence[Run], right: Sequence[Run] = ()) -> None:
         """Show these runs; the right ones win where both do not fit."""
         if left != self._left or right != self._right:
@@ -35,9 +40,8 @@ class StatusLine(Widget):
 
     def render(self) -> Content:
         """The line at the current width."""
-        width = self.content_size.width
-        right_cells = cells_of(self._right)
-        room = max(0, width - right_cells - (1 if right_cells else 0))
+        width, right_cells = self.content_size.width, cells_of(self._right)
+        room = self.room_beside(self._right)
         left = content_of(self._left)
         if left.cell_length > room:
             left = left.truncate(room, ellipsis=room > 1)
