@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import os
 import signal
 import sys
@@ -23,6 +22,7 @@ from localpaged.plain_text import visible
 from localpaged.tui import clipboard
 from localpaged.tui.awaited import Awaited
 from localpaged.tui.bridge import EventBridge
+from localpaged.tui.collector import calm_collector
 from localpaged.tui.coordinator import Coordinator
 from localpaged.tui.figures import grouped
 from localpaged.tui.glyphs import UNICODE, Glyphs
@@ -190,8 +190,7 @@ class LocalPagedApp(App[None]):
         self.run_worker(self._note_unopened(), name="states of older chats")
         self.run_worker(self._remember_questions(), name="earlier questions")
         if not self.is_headless:
-            # what is alive now stays: the collector need not look at it again
-            gc.freeze()
+            calm_collector()
 
     async def _remember_questions(self) -> None:
         try:
@@ -212,6 +211,8 @@ class LocalPagedApp(App[None]):
             return True
         changes = self.workspace.take(self._bridge.drain())
         try:
+            if changes.is_engine and not self.is_headless:
+                calm_collector()  # torch and the model came in between
             if changes.has_ended:
                 self.workspace.refresh()
                 self.commands.answers.resume_stopped(changes.to_resume)
