@@ -16,6 +16,7 @@ from localpaged.decoder_config import DecoderConfig
 from localpaged.engine.events import LoadEvent, ReadyEvent
 from localpaged.engine.params import BLOCK_SIZE_TOKENS, EngineConfig
 from localpaged.errors import ConfigError, NoRoom
+from localpaged.freed_memory import give_back
 from localpaged.memory_plan import MemoryPlan, working_bytes
 from localpaged.models.opened_model import OpenedModel
 from localpaged.thread_waiting import wait_briefly
@@ -108,9 +109,10 @@ def load_core(
         dtype=formats.kv,
         host_blocks=engine_config.host_blocks,
     )
-    runner = ModelRunner(
-        NativeDecoder(opened.config, state), kv, padding_ids=opened.chat.padding_ids
-    )
+    decoder = NativeDecoder(opened.config, state)
+    del state
+    give_back()
+    runner = ModelRunner(decoder, kv, padding_ids=opened.chat.padding_ids)
     core = EngineCore(
         engine_config,
         runner,
