@@ -249,7 +249,7 @@ class LocalPagedApp(App[None]):
         now_s = monotonic()
         if self.is_opened and now_s >= self._next_poll_s:
             self._next_poll_s = now_s + HISTORY_POLL_S
-            self.commands.branches.follow_others(has_news=self.workspace.follow_history())
+            self.commands.branches.follow_others()
 
     # what is told to the user
 

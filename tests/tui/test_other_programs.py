@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from localpaged.tui import app as app_module
+from localpaged.tui.session import Answer
 from testkit.past_chats import write_chat
 from testkit.screens import LARGE, open_service, stage
 from testkit.scripted_engine import ScriptedEngine
@@ -31,3 +32,74 @@ async def test_the_list_is_read_again_only_when_the_history_has_changed():
             write_chat([("asked elsewhere", "yes")], title="From a script")
             assert shown.app.workspace.follow_history()
             assert not shown.app.workspace.follow_history()
+
+
+async def test_a_message_is_sent_below_what_another_program_has_just_written():
+    chat_id = write_chat([("q", "a")], title="shared")
+    ours, theirs = ScriptedEngine([("ours",)]), ScriptedEngine([("from", " elsewhere")])
+    with open_service(ours) as service, open_service(theirs) as other:
+        theirs.load()
+        async with stage(service, ours) as shown:
+            other.send(chat_id, "theirs")
+            theirs.wait_submitted(1)
+            theirs.run_until_idle()
+            await shown.until(lambda: not other.is_answering(chat_id))
+            other.history.store.writer.flush()
+            await shown.ask("mine")
+            await shown.answer()
+            texts = [entry.text for entry in shown.app.workspace.current.entries]
+            assert texts == ["q", "a", "theirs", "from elsewhere", "mine", "ours"]
+            assert "from elsewhere" in shown.text
+
+
+async def test_an_answer_that_another_program_ended_meanwhile_is_not_shown_as_running():
+    chat_id = write_chat([("q", "a")], title="shared")
+    ours, theirs = ScriptedEngine([("ours",)]), ScriptedEngine([("from", " elsewhere")])
+    with open_service(ours) as service, open_service(theirs) as other:
+        theirs.load()
+        async with stage(service, ours) as shown:
+            other.send(chat_id, "theirs")
+            theirs.wait_submitted(1)
+            theirs.step()
+            theirs.step()
+            other.history.store.writer.flush()
+            shown.app._next_poll_s = 0.0
+            await shown.beat()
+            assert shown.last_answer.is_open
+            theirs.run_until_idle()
+            await shown.until(lambda: not other.is_answering(chat_id))
+            other.history.store.writer.flush()
+            await shown.ask("mine")
+            await shown.answer()
+            entries = shown.app.workspace.current.entries
+            assert [entry.text for entry in entries[2:]] == [
+                "theirs",
+                "from elsewhere",
+                "mine",
+                "ours",
+            ]
+            assert not any(isinstance(entry, Answer) and entry.is_open for entry in entries)
+
+
+async def test_what_was_written_in_a_chat_that_was_not_looked_at_is_there_when_it_is():
+    write_chat([("other", "chat")], title="second")
+    chat_id = write_chat([("q", "a")], title="shared")
+    engine = ScriptedEngine([("from", " elsewhere")])
+    theirs = ScriptedEngine([("from", " elsewhere")])
+    with open_service(engine) as service, open_service(theirs) as other:
+        theirs.load()
+        async with stage(service, engine) as shown:
+            assert shown.app.workspace.current.title == "shared"
+            await shown.press("alt+right")
+            assert shown.app.workspace.current.title == "second"
+            other.send(chat_id, "theirs")
+            theirs.wait_submitted(1)
+            theirs.run_until_idle()
+            await shown.until(lambda: not other.is_answering(chat_id))
+            other.history.store.writer.flush()
+            shown.app._next_poll_s = 0.0
+            await shown.beat()
+            await shown.press("alt+left")
+            assert shown.app.workspace.current.title == "shared"
+            assert "from elsewhere" in shown.text
+            assert not shown.app.workspace.running

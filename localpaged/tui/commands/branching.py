@@ -237,11 +237,10 @@ class BranchCommands(CommandGroup):
             if session is self._current:
                 self._app.tell("The new answer is, word for word, one that was there.")
 
-    def follow_others(self, *, has_news: bool) -> None:
+    def follow_others(self) -> None:
         """Show what another program wrote in the current chat, or left open when it died."""
         session = self._current
-        if not (has_news or session.open_answer is not None):
-            return
+        self._workspace.follow_history()
         if not self._workspace.is_changed_elsewhere():
             return
         if _is_as_shown(self._service.transcript(session.id), session):

@@ -45,6 +45,8 @@ class ChatCommands(CommandGroup):
         self._drafts.keep()
         if self._try(lambda: self._workspace.open(session)):
             self._screen.show_current()
+            # another program may have written in it while something else was shown
+            self._try(self._app.commands.branches.follow_others)
 
     def keep_draft(self) -> None:
         """Save what is typed before something else is shown."""

@@ -148,7 +148,10 @@ class Commands(CommandGroup):
             else:
                 self._prompt.give_back(draft)
             return
-        if not self._try(lambda: self._workspace.send(text)):
+        # what another program wrote a moment ago comes before it
+        if not self._try(self.branches.follow_others) or not self._try(
+            lambda: self._workspace.send(text)
+        ):
             self._prompt.give_back(draft)
             return
         self._prompt.add_sent(text)
