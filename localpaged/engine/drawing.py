@@ -19,6 +19,9 @@ from localpaged.engine.step_plan import Draw
 FIRST_CANDIDATES = 256
 """Candidates among which a nucleus (top-p) is searched before looking at more."""
 
+MIN_POSITIVE = 1e-20
+"""What a smaller temperature or top-p counts as: the same draws, and logits stay within float32."""
+
 
 @dataclass(frozen=True, slots=True)
 class DrawTask:
@@ -49,7 +52,7 @@ def uniform(draw: Draw) -> float:
 
 def _draw_from_all(logits: torch.Tensor, tasks: Sequence[DrawTask]) -> torch.Tensor:
     """Draw where no filter needs an order of the vocabulary."""
-    scaled = logits / _column([task.sampling.temperature for task in tasks])
+    scaled = logits / _temperatures(tasks)
     return _invert(scaled.softmax(-1), tasks)
 
 
@@ -57,10 +60,10 @@ def _draw_filtered(
     logits: torch.Tensor, tasks: Sequence[DrawTask], num_candidates: int = FIRST_CANDIDATES
 ) -> torch.Tensor:
     """Draw with top-k, top-p and min-p, in this order, as in transformers."""
-    scaled = logits / _column([task.sampling.temperature for task in tasks])
+    scaled = logits / _temperatures(tasks)
     vocab = scaled.shape[-1]
     top_k = _column([task.sampling.top_k or vocab for task in tasks])
-    top_p = _column([task.sampling.top_p for task in tasks])
+    top_p = _column([max(task.sampling.top_p, MIN_POSITIVE) for task in tasks])
     count = min(vocab, max(num_candidates, *[task.sampling.top_k for task in tasks]))
     values, ids = scaled.topk(count)
     probabilities = (values - scaled.logsumexp(-1, keepdim=True)).exp()
@@ -94,6 +97,10 @@ def _invert(probabilities: torch.Tensor, tasks: Sequence[DrawTask]) -> torch.Ten
     # Just below the total at most: the place found is then one that has a probability.
     target = torch.minimum(numbers * total, total.nextafter(torch.zeros_like(total)))
     return torch.searchsorted(cumulative, target, right=True)[:, 0]
+
+
+def _temperatures(tasks: Sequence[DrawTask]) -> torch.Tensor:
+    return _column([max(task.sampling.temperature, MIN_POSITIVE) for task in tasks])
 
 
 def _column(values: Sequence[float]) -> torch.Tensor:

@@ -20,6 +20,9 @@ MAX_DRY_MATCH = 50
 MAX_DRY_PENALTY = 1e6
 """More than any logit; keeps a steep base within float32."""
 
+MIN_REPETITION_PENALTY = 1e-10
+"""What a smaller one counts as, so that what is divided by it stays within float32."""
+
 
 @dataclass(frozen=True, slots=True)
 class Adjusted:
@@ -101,7 +104,11 @@ def _repetition(logits: torch.Tensor, rows: Sequence[Adjusted]) -> None:
     places = _indexes([row.place for row, ids in zip(rows, seen, strict=True) for _ in ids], logits)
     ids = _indexes([token_id for ids in seen for token_id in ids], logits)
     penalties = logits.new_tensor(
-        [row.sampling.repetition_penalty for row, ids in zip(rows, seen, strict=True) for _ in ids]
+        [
+            max(row.sampling.repetition_penalty, MIN_REPETITION_PENALTY)
+            for row, ids in zip(rows, seen, strict=True)
+            for _ in ids
+        ]
     )
     values = logits[places, ids]
     logits[places, ids] = torch.where(values < 0, values * penalties, values / penalties)

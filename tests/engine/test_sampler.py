@@ -1,6 +1,7 @@
 """Sampling: filters agree with transformers' warpers, seeds with nothing but themselves."""
 
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 import torch
@@ -112,6 +113,24 @@ def test_extreme_temperatures_stay_in_the_vocabulary():
     logits = torch.randn(1, 50) * 50
     for temperature in (1e-5, 100.0):
         assert 0 <= draw(logits, [row(temperature=temperature)])[0] < 50
+
+
+@pytest.mark.parametrize(
+    "tiny",
+    [
+        {"temperature": 1e-45},
+        {"temperature": 5e-324, "top_p": 0.9},
+        {"temperature": 1e-300, "top_k": 3, "min_p": 1.0},
+        {"temperature": 1.0, "top_p": 5e-324},
+        {"temperature": 1e-300, "top_p": 1e-300, "repetition_penalty": 1e-300},
+        {"temperature": 0.0, "repetition_penalty": 5e-324},
+    ],
+    ids=str,
+)
+def test_values_that_float32_has_no_number_for_take_the_likeliest_token(tiny):
+    logits = torch.linspace(-300.0, 300.0, 2 * FIRST_CANDIDATES)[None]
+    tiny_row = replace(row(**tiny), history=(5, 2 * FIRST_CANDIDATES - 1))
+    assert draw(logits, [tiny_row]) == [2 * FIRST_CANDIDATES - 1]
 
 
 def test_branches_of_one_seed_draw_differently_and_repeatably():
