@@ -29,6 +29,7 @@ from localpaged.tui.glyphs import UNICODE, Glyphs
 from localpaged.tui.keymap import USUAL_KEYS, Keymap
 from localpaged.tui.keys import show_keymap
 from localpaged.tui.legacy_keys import teach_alt_keys
+from localpaged.tui.notices import Notices
 from localpaged.tui.paste_guard import guard_pastes, restored
 from localpaged.tui.preferences import save_theme, saved_theme
 from localpaged.tui.screens.chat import ChatScreen
@@ -86,6 +87,7 @@ class LocalPagedApp(App[None]):
         self._bridge = EventBridge()
         self.awaited = Awaited(self.nudge)
         self.is_opened = False
+        self._notices = Notices()
         self._first = first
         self.failure: LocalPagedError | None = None
         self._next_poll_s = 0.0
@@ -255,17 +257,21 @@ class LocalPagedApp(App[None]):
 
     def tell(self, text: str, *, is_error: bool = False, for_s: float = 4.0) -> None:
         """A short message in a corner, shown literally."""
-        self.notify(
-            visible(text),
-            severity="error" if is_error else "information",
-            timeout=for_s,
-            markup=False,
-        )
+        self._tell(visible(text), is_error=is_error, for_s=for_s)
 
     def tell_error(self, error: LocalPagedError) -> None:
         """What went wrong and what to do about it."""
         text = f"{error.message}\n{error.hint}" if error.hint else error.message
-        self.notify(visible(text, multiline=True), severity="error", timeout=8.0, markup=False)
+        self._tell(visible(text, multiline=True), is_error=True, for_s=8.0)
+
+    def _tell(self, text: str, *, is_error: bool, for_s: float) -> None:
+        if self._notices.is_new(text, for_s=for_s):
+            self.notify(
+                text,
+                severity="error" if is_error else "information",
+                timeout=for_s,
+                markup=False,
+            )
 
     def copy_text(self, text: str, what: str) -> None:
         """Copy, and say what and how much."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from localpaged.tui.notices import Notices
 from testkit.past_chats import write_chat
 from testkit.screens import LARGE, SMALL, open_service, stage
 from testkit.scripted_engine import ScriptedEngine
@@ -50,3 +51,22 @@ async def test_how_to_leave_an_edit_is_told_above_what_it_is_scrolled_away_from(
             assert "lines below" in shown.text
             assert "Esc leaves it" in shown.text
             assert "…" not in next(line for line in shown.text.split("\n") if "leaves it" in line)
+
+
+async def test_a_message_that_is_shown_is_not_shown_again_above_it():
+    engine = ScriptedEngine()
+    with open_service(engine) as service:
+        async with stage(service, engine) as shown:
+            for _ in range(9):
+                await shown.press("ctrl+r")
+            assert shown.text.count("There is no answer to make anew yet.") == 1
+
+
+def test_a_message_that_is_gone_is_shown_again():
+    now_s = 0.0
+    notices = Notices(lambda: now_s)
+    assert notices.is_new("a", for_s=4.0)
+    assert not notices.is_new("a", for_s=4.0)
+    assert notices.is_new("b", for_s=4.0)
+    now_s = 4.0
+    assert notices.is_new("a", for_s=4.0)

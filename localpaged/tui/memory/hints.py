@@ -9,8 +9,8 @@ from localpaged.tui.memory.views import View
 from localpaged.tui.workspace import EngineStatus
 
 
-def hint_runs(view: View, *, has_models: bool) -> list[Run]:
-    """The keys, and what the colours tell at the moment."""
+def hint_runs(view: View, *, has_models: bool, is_there: bool = True) -> list[Run]:
+    """The keys, and what the colours tell at the moment; without memory the way back alone."""
     keys = [
         ("m", f"by {view}"),
         ("Tab", "part"),
@@ -18,10 +18,11 @@ def hint_runs(view: View, *, has_models: bool) -> list[Run]:
         ("x", "evict"),
         ("Enter", "chat"),
         *([("o", "other model")] if has_models else []),
-        ("Esc", "back"),
     ]
     return [
-        run for key, word in keys for run in (Run(key, Role.TEXT), Run(f" {word}   ", Role.FAINT))
+        run
+        for key, word in [*(keys if is_there else []), ("Esc", "back")]
+        for run in (Run(key, Role.TEXT), Run(f" {word}   ", Role.FAINT))
     ]
 
 

@@ -139,7 +139,8 @@ class BlocksScreen(Screen[str | None]):
         self._legend.show(picture, self._view, palette)
         self.prefix_tree.show(look.rows, look.label_of)
         self._total.set(total_runs(look.seen, look.snapshot, glyphs, is_wide=is_wide))
-        self._hints.set(hint_runs(self._view, has_models=len(look.models) > 1))
+        has_models = len(look.models) > 1
+        self._hints.set(hint_runs(self._view, has_models=has_models, is_there=self._is_there))
         self._show_details()
 
     def _show_details(self) -> None:
