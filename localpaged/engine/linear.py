@@ -14,9 +14,6 @@ import torch.nn.functional as F
 FOUR_BIT_MAX_ROWS = 24
 """Up to here reading the weights costs most; 4-bit ones are a quarter or an eighth of the bytes."""
 
-SMALLEST_SIZE = 1e-30
-"""A row of zeros stays one."""
-
 FOUR_BIT_GROUP = 32
 """Weights that share a scale and a zero point; as in GGUF's Q4_0 and Q4_1."""
 
@@ -24,13 +21,12 @@ Linear = Callable[[torch.Tensor], torch.Tensor]
 """Projects x [rows, in] to [rows, out]."""
 
 
-def make_linear(state: Mapping[str, torch.Tensor], name: str, *, is_even: bool = False) -> Linear:
+def make_linear(state: Mapping[str, torch.Tensor], name: str) -> Linear:
     """Return the projection `name` of a state dict.
 
     `name`.weight [out, in] and perhaps `name`.bias [out]; beside them perhaps the same weights as
     `name`.four_bit and `name`.four_bit_scales, for few rows (see `FourBitLinear`), or, instead of
-    them, `name`.eight_bit and `name`.eight_bit_scales (see `EightBitLinear`). `is_even`: what is
-    projected comes from an RMS norm.
+    them, `name`.eight_bit and `name`.eight_bit_scales (see `EightBitLinear`).
     """
     numbers = state.get(f"{name}.eight_bit")
     if numbers is not None:
@@ -39,7 +35,6 @@ def make_linear(state: Mapping[str, torch.Tensor], name: str, *, is_even: bool =
             state[f"{name}.eight_bit_scales"],
             state.get(f"{name}.bias"),
             turn=state.get(f"{name}.turn"),
-            is_even=is_even,
         )
     dense = DenseLinear(state[f"{name}.weight"], state.get(f"{name}.bias"))
     packed = state.get(f"{name}.four_bit")
@@ -92,13 +87,14 @@ class FourBitLinear:
 class EightBitLinear:
     """y = x Wᵀ + b with 8-bit numbers on both sides, for a model that was turned (`eight_bit`).
 
-    The operator rounds all rows by one scale. So each row is brought to the same size before: what
-    one row holds must not change another's. `is_even`: the rows have the same size already, as
-    an RMS norm leaves them. A row that is not finite makes its own result not finite.
-    `turn` is the Hadamard matrix that rows are still to be multiplied by.
+    The operator rounds all rows of a step by one scale, which follows from their least and greatest
+    number. So every row is brought to the size 1, and one more row has -1 and 1: the scale is
+    always the same, products are exact integers, and a row's result does not depend on the others.
+    A row that is not finite makes its own result not finite. `turn` is the Hadamard matrix that
+    rows are still to be multiplied by.
     """
 
-    __slots__ = ("_bias", "_is_even", "_packed", "_turn")
+    __slots__ = ("_bias", "_packed", "_range", "_turn")
 
     def __init__(
         self,
@@ -107,7 +103,6 @@ class EightBitLinear:
         bias: torch.Tensor | None = None,
         *,
         turn: torch.Tensor | None = None,
-        is_even: bool = False,
     ) -> None:
         zeros = torch.zeros_like(scales, dtype=torch.int64)
         with warnings.catch_warnings():
@@ -117,22 +112,17 @@ class EightBitLinear:
         self._packed = torch.ops.quantized.linear_prepack(weight, None)
         self._bias = None if bias is None else bias.float()
         self._turn = turn
-        self._is_even = is_even
+        self._range = torch.zeros(1, numbers.shape[1])
+        self._range[0, :2] = torch.tensor([-1.0, 1.0])
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
         """Project x [rows, in] to float32 [rows, out]."""
         x = x.float()
         if self._turn is not None:
             x = (x.reshape(-1, self._turn.shape[0]) @ self._turn).view(x.shape)
-        if self._is_even or x.shape[0] == 1:
-            y = self._multiply(x.nan_to_num(0.0, 0.0, 0.0))
-            y += x.sum(dim=-1, keepdim=True) * 0.0  # 0, or what is not finite
-        else:
-            sizes = x.abs().amax(dim=-1, keepdim=True)
-            sized = x / sizes.clamp(min=SMALLEST_SIZE)
-            y = self._multiply(sized.nan_to_num_(0.0, 0.0, 0.0)).mul_(sizes)
+        sizes = x.abs().amax(dim=-1, keepdim=True)
+        # A row of zeros divided by its size is not a number, and 0 again afterwards.
+        sized = torch.cat((x / sizes, self._range)).nan_to_num_(0.0, 0.0, 0.0)
+        out: torch.Tensor = torch.ops.quantized.linear_dynamic(sized, self._packed)
+        y = out[: x.shape[0]].mul_(sizes)
         return y if self._bias is None else y.add_(self._bias)
-
-    def _multiply(self, x: torch.Tensor) -> torch.Tensor:
-        y: torch.Tensor = torch.ops.quantized.linear_dynamic(x, self._packed)
-        return y

@@ -66,9 +66,9 @@ class _Layer:
         self._mlp_norm = state.get(prefix + "mlp_norm.weight")
         self._q_norm = state.get(prefix + "q_norm.weight")
         self._k_norm = state.get(prefix + "k_norm.weight")
-        self._qkv = make_linear(state, prefix + "qkv", is_even=True)
+        self._qkv = make_linear(state, prefix + "qkv")
         self._o = make_linear(state, prefix + "o")
-        self._gate_up = make_linear(state, prefix + "gate_up", is_even=True)
+        self._gate_up = make_linear(state, prefix + "gate_up")
         self._down = make_linear(state, prefix + "down")
 
     def forward(

@@ -63,10 +63,10 @@ def test_what_is_said_of_a_prompt_hardly_depends_on_who_is_answered_beside_it(op
         alone = run(make_decoder_core(decoder), [request])[request.id].prompt_logprobs
         beside = together[request.id].prompt_logprobs
         errors = [abs(a.logprob - b.logprob) for a, b in zip(alone, beside, strict=True)]
-        assert sum(errors) / len(errors) < 0.15
+        assert sum(errors) / len(errors) < 0.02
 
 
-def linear(*, is_even=False, is_turned=False, size=64):
+def linear(*, is_turned=False, size=64):
     generator = torch.Generator().manual_seed(1)
     weight = torch.randn(24, size, generator=generator)
     scales = weight.abs().amax(1) / 127
@@ -75,7 +75,7 @@ def linear(*, is_even=False, is_turned=False, size=64):
     scales = stored.abs().amax(1) / 127
     numbers = (stored / scales[:, None]).round().char()
     bias = torch.randn(24, generator=generator)
-    return weight, bias, EightBitLinear(numbers, scales, bias, turn=block, is_even=is_even)
+    return weight, bias, EightBitLinear(numbers, scales, bias, turn=block)
 
 
 @needs_operator
@@ -92,6 +92,16 @@ def test_a_projection_is_what_its_weights_say(rows, is_turned, dtype):
 
 
 @needs_operator
+@pytest.mark.parametrize("is_turned", [False, True])
+def test_a_row_gets_the_same_numbers_whatever_is_beside_it(is_turned):
+    _, _, project = linear(is_turned=is_turned)
+    x = torch.randn(40, 64) * torch.logspace(-6, 6, 40).unsqueeze(1)
+    together = project(x)
+    for rows in (slice(0, 1), slice(7, 9), slice(39, 40), slice(3, 30)):
+        assert torch.equal(project(x[rows]), together[rows])
+
+
+@needs_operator
 def test_a_loud_row_does_not_make_the_others_coarse():
     weight, bias, project = linear()
     x = torch.randn(5, 64)
@@ -104,15 +114,15 @@ def test_a_loud_row_does_not_make_the_others_coarse():
 @needs_operator
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), float("-inf")])
 @pytest.mark.parametrize("rows", [1, 3])
-@pytest.mark.parametrize(("is_even", "is_turned"), [(False, True), (False, False), (True, False)])
-def test_a_row_that_is_not_finite_stays_visible_and_alone(bad, rows, is_even, is_turned):
-    _, _, project = linear(is_turned=is_turned, is_even=is_even)
+@pytest.mark.parametrize("is_turned", [False, True])
+def test_a_row_that_is_not_finite_stays_visible_and_alone(bad, rows, is_turned):
+    _, _, project = linear(is_turned=is_turned)
     x = torch.randn(rows, 64)
     good = project(x)
     x[0, 7] = bad
     y = project(x)
     assert not y[0].isfinite().any()
-    torch.testing.assert_close(y[1:], good[1:], atol=0.5, rtol=0)  # of numbers as wide as 8
+    assert torch.equal(y[1:], good[1:])
 
 
 @needs_operator
