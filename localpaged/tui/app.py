@@ -7,25 +7,26 @@ import os
 import signal
 import sys
 import webbrowser
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from time import monotonic
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import events, on
 from textual.app import App
 from textual.binding import BindingType
-from textual.filter import Monochrome, NoColor
+from textual.filter import LineFilter, Monochrome, NoColor
 
 from localpaged.config_file import UiSettings
 from localpaged.errors import LocalPagedError
 from localpaged.plain_text import visible
 from localpaged.tui import clipboard
+from localpaged.tui.ascii_filter import AsciiFilter
 from localpaged.tui.awaited import Awaited
 from localpaged.tui.bridge import EventBridge
 from localpaged.tui.collector import calm_collector
 from localpaged.tui.coordinator import Coordinator
 from localpaged.tui.figures import grouped
-from localpaged.tui.glyphs import UNICODE, Glyphs
+from localpaged.tui.glyphs import ASCII, UNICODE, Glyphs
 from localpaged.tui.keymap import USUAL_KEYS, Keymap
 from localpaged.tui.keys import show_keymap
 from localpaged.tui.legacy_keys import teach_alt_keys
@@ -112,6 +113,11 @@ class LocalPagedApp(App[None]):
     def get_default_screen(self) -> ChatScreen:
         """The chat is there from the first moment on."""
         return self.chat
+
+    def get_line_filters(self) -> Sequence[LineFilter]:
+        """Where ASCII alone is asked for, what Textual draws is drawn so, too."""
+        filters = super().get_line_filters()
+        return filters if self.chat.glyphs is not ASCII else [*filters, AsciiFilter()]
 
     def get_theme_variable_defaults(self) -> dict[str, str]:
         """Colours of our own that any theme may leave out."""
