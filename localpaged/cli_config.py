@@ -34,7 +34,7 @@ def paths_command(is_json: bool) -> None:
         click.echo(json.dumps({name: str(path) for name, path in found.items()}, indent=2))
         return
     for name, path in found.items():
-        missing = "" if path.exists() else "   (not there yet)"
+        missing = "" if paths.is_there(path) else "   (not there yet)"
         click.echo(f"{name:<14} {visible(str(path))}{missing}")
 
 
@@ -59,7 +59,7 @@ def config_command(ctx: click.Context, /, is_json: bool, is_template: bool, **op
         values = [dict(zip(("name", "value", "source"), row, strict=True)) for row in rows]
         click.echo(json.dumps({"config_file": str(config.path), "settings": values}, indent=2))
         return
-    is_there = "" if config.path.exists() else "   (not there: --template prints one)"
+    is_there = "" if paths.is_there(config.path) else "   (not there: --template prints one)"
     click.echo(f"config file: {visible(str(config.path))}{is_there}\n")
     width = max(len(name) for name, _, _ in rows)
     for name, value, source in rows:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -55,7 +56,8 @@ def export(
 def import_chats(files: tuple[str, ...], is_json: bool) -> None:
     """Add the chats of files: localpaged's JSON or Markdown, or ChatGPT's conversations.json.
 
-    What is here already is not made twice.
+    What is here already is not made twice. A file without any chat that can be read keeps none of
+    the others from being imported.
 
     \b
     The object of --json:
@@ -63,26 +65,49 @@ def import_chats(files: tuple[str, ...], is_json: bool) -> None:
       problems   sentences on what could not be read
     """
     from localpaged.chat.portable.importing import import_file
-    from localpaged.chat.portable.report import summary
+    from localpaged.errors import BadChatFile
 
     done: list[Imported] = []
     problems: list[str] = []
+    refused: list[BadChatFile] = []
     with open_store() as store:
         for file in files:
-            report = import_file(store, Path(file))
+            try:
+                report = import_file(store, Path(file))
+            except BadChatFile as error:
+                refused.append(error)
+                problems.append(error.message.removesuffix("."))
+                continue
             done += report.chats
             problems += report.problems
             more = report.num_problems - len(report.problems)
             problems += [f"{more:,} more of that kind"] if more else []
-    for problem in problems:
+    is_only_one = len(files) == len(refused) == 1
+    for problem in problems if not is_only_one else ():
         click.echo(f"Not read: {visible(problem)}.", err=True)
+    _print_imported(done, problems, is_json=is_json, is_empty=is_only_one)
+    if is_only_one:
+        raise refused[0]
+    if refused:
+        raise BadChatFile(
+            f"{len(refused)} of {len(files)} files have no chats that can be read.",
+            hint=refused[0].hint,
+        )
+
+
+def _print_imported(
+    done: Sequence[Imported], problems: Sequence[str], *, is_json: bool, is_empty: bool
+) -> None:
+    from localpaged.chat.portable.report import summary
+
     if is_json:
         chats = [
             {"chat_id": i.chat.id, "title": i.chat.title, "outcome": i.outcome.value} for i in done
         ]
         print_json({"chats": chats, "problems": problems})
         return
-    click.echo(f"{summary(done)}.", err=True)
+    if not is_empty:
+        click.echo(f"{summary(done)}.", err=True)
 
 
 def _kind_of(output: str, num_chats: int, *, is_all: bool) -> str:

@@ -63,6 +63,14 @@ def log_hint() -> str:
     return f"Details are in {log_file()}."
 
 
+def is_there(path: Path) -> bool:
+    """Whether a path leads to something; not, where that cannot be known."""
+    try:
+        return path.exists()
+    except OSError:  # a name that is too long, a folder that may not be looked into
+        return False
+
+
 def ensure_private_dir(folder: Path) -> Path:
     """Make `folder` and its missing parents owner-only, repair `folder` if it is loose; return it.
 

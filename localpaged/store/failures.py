@@ -132,6 +132,6 @@ def _culprit(error: OSError) -> Path | None:
     if not isinstance(error.filename, str | os.PathLike):
         return None
     culprit = Path(error.filename)
-    while not culprit.exists() and culprit != culprit.parent:
+    while not paths.is_there(culprit) and culprit != culprit.parent:
         culprit = culprit.parent
     return culprit

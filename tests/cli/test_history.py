@@ -153,6 +153,36 @@ def test_a_file_that_is_no_chat_is_refused(chat_id, tmp_path):
     assert_refused(call("history", "import", str(tmp_path / "no")), 1, "is not there")
 
 
+@pytest.mark.parametrize("name", ["x" * 300, "x" * 250 + ".md", "no/x.md", "a\0b"], ids=len)
+def test_an_export_to_no_possible_file_is_refused(chat_id, tmp_path, name):
+    done = call("history", "export", chat_id, "-o", str(tmp_path / name))
+    assert (done.code, done.err.count("\n") <= 2) == (1, True)
+    assert "inside localpaged" not in done.err
+    assert not list(tmp_path.rglob("*.md*"))
+
+
+def test_of_several_files_those_that_can_be_read_are_imported(chat_id, tmp_path, monkeypatch):
+    good = [tmp_path / f"{number}.md" for number in range(2)]
+    for path in good:
+        assert call("history", "export", chat_id, "-o", str(path)).code == 0
+    monkeypatch.setenv("LOCALPAGED_HOME", str(tmp_path / "elsewhere"))
+    bad = tmp_path / "bad.json"
+    bad.write_text("{")
+    files = [str(path) for path in (good[0], bad, tmp_path / "none.json", good[1])]
+    done = call("history", "import", *files, "--json")
+    told = json.loads(done.out)
+    assert [chat["outcome"] for chat in told["chats"]] == ["new", "known"]
+    for file, problem in zip(files[1:3], told["problems"], strict=True):
+        assert file in problem
+        assert f"Not read: {problem}" in done.err
+    assert done.code == 1
+    assert "2 of 4 files have no chats that can be read." in done.err
+    assert listed() == [chat_id]
+    done = call("history", "import", str(bad), "--json")
+    assert (done.code, json.loads(done.out)["chats"]) == (1, [])
+    assert_refused(call("history", "import", str(bad)), 1, str(bad))
+
+
 def test_chats_are_renamed_archived_deleted_and_brought_back(chat_id):
     assert call("history", "rename", chat_id, "Red", "fruit").code == 0
     assert records("list")[0]["title"] == "Red fruit"

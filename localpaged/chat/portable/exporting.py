@@ -48,12 +48,12 @@ def export_to(
     named after the chat, and after a number where there is one already. Raises BadChatFile and
     NotInHistory.
     """
-    if path.is_dir():
-        name = file_name(store.chat(chat_ids[0]).title) if len(chat_ids) == 1 else "chats"
-        path = path / f"{name}.{kind}" if force else _unused(path, name, kind)
-    if path.exists() and not path.is_file():
-        raise BadChatFile(f"{path} is no ordinary file.", hint="Give the path of a new file.")
     try:
+        if path.is_dir():
+            name = file_name(store.chat(chat_ids[0]).title) if len(chat_ids) == 1 else "chats"
+            path = path / f"{name}.{kind}" if force else _unused(path, name, kind)
+        if path.exists() and not path.is_file():
+            raise BadChatFile(f"{path} is no ordinary file.", hint="Give the path of a new file.")
         with _new_file(path, force=force) as file:
             export(store, chat_ids, kind, file)
     except FileExistsError as error:
