@@ -154,17 +154,18 @@ class _Counter:
         summary_room = min(SUMMARY_ROOM_TOKENS, self._limit // ROOM_SHARE)
         before = self._told[:-1]
         ends = [i + 1 for i, message in enumerate(before) if message.role == "assistant"]
-        for end in reversed(ends):
-            tokens = self._summary_tokens(before[:end])
-            rest = self._told[end:]
-            if tokens + summary_room > self._limit:
-                continue
-            after = len(self._ids(rest)) + summary_room
-            if end < 2 or after + summary_room // ROOM_SHARE > self._limit:
-                return None
-            hashes = tuple(message.hash for message in rest[:-1])
-            return Summary(before[end - 1].hash, end, tokens, summary_room, hashes)
-        return None
+        room = self._limit - summary_room
+        # a long chat is rendered a few times, not once an answer: others wait for the worker
+        num = bisect_left(ends, True, key=lambda end: self._summary_tokens(before[:end]) > room)
+        if not num:
+            return None
+        end = ends[num - 1]
+        tokens, rest = self._summary_tokens(before[:end]), self._told[end:]
+        after = len(self._ids(rest)) + summary_room
+        if end < 2 or after + summary_room // ROOM_SHARE > self._limit:
+            return None
+        hashes = tuple(message.hash for message in rest[:-1])
+        return Summary(before[end - 1].hash, end, tokens, summary_room, hashes)
 
     def _summary_tokens(self, messages: Sequence[Message]) -> int:
         request = PromptMessage("user", SUMMARY_REQUEST)

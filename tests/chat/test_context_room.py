@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -12,8 +13,9 @@ from localpaged.chat.events import TurnCacheReport, TurnEnded
 from localpaged.engine.events import FinishReason, ReadyEvent
 from localpaged.engine.params import SamplingParams
 from localpaged.errors import ChatError, PromptTooLong
-from testkit.builders import WAIT_S, make_service
-from testkit.fake_model import read_prompt
+from testkit.builders import WAIT_S, make_service, ready_model
+from testkit.fake_model import FakeChatModel, read_prompt
+from testkit.past_chats import write_chat
 from testkit.scripted_engine import Answer, ScriptedEngine
 
 LIMIT = 600
@@ -197,3 +199,29 @@ def test_a_view_that_is_taken_back_is_why_as_well(database_path: Path):
     causes = [event.report.cause for event in again.recorder.of(TurnCacheReport)]
     assert causes == [CacheCause.VIEW_MOVED]
     again.service.close()
+
+
+class Counting(FakeChatModel):
+    """Counts how often a prompt is made."""
+
+    num_renders = 0
+
+    def render(self, *args, **options):
+        self.num_renders += 1
+        return super().render(*args, **options)
+
+
+def test_a_chat_far_beyond_the_context_is_rendered_a_few_times_alone(database_path: Path):
+    chat_id = write_chat([(f"{number:03}", "a" * 30) for number in range(200)])
+    model = Counting()
+    engine = ScriptedEngine(ready=ReadyEvent("fake-model", "cpu", "float32", LIMIT, 0.1))
+    service, _, recorder = make_service(database_path, engine=engine, model=ready_model(model))
+    with closing(service):
+        service.send(chat_id, "q" * 99)
+        engine.wait_submitted(1)
+        engine.run_until_idle()
+        recorder.wait_for(TurnEnded)
+        model.num_renders = 0
+        room = service.context.room(chat_id).result(WAIT_S)
+        assert room.slide is not None and room.is_refused
+        assert model.num_renders < 60
