@@ -15,6 +15,7 @@ from localpaged.tui.labels import expanded
 
 NEW_CHAT_TITLE = "New chat"
 TITLE_CHARS = 60
+FINISH_REASONS = frozenset(FinishReason)
 BROKEN_OFF = (TurnStatus.STOPPED, TurnStatus.INTERRUPTED, TurnStatus.ERROR)
 
 
@@ -315,7 +316,7 @@ def _entry(exchange: Exchange, view_hash: str | None) -> Entry | None:
         answer.siblings = exchange.siblings
         thought = from_json(turn.thought)
         answer.thought = None if thought is None else thought.clipped(len(text))
-        if turn.finish_reason in set(FinishReason):
+        if turn.finish_reason in FINISH_REASONS:
             answer.finish_reason = FinishReason(turn.finish_reason)
         return answer
     if message is None:
