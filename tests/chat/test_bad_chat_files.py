@@ -11,7 +11,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from localpaged.chat.portable.importing import import_file
+from localpaged.chat.portable.records import MAX_NAME_CHARS
 from localpaged.chat.portable.report import ImportReport, Outcome
+from localpaged.chat.title import MAX_TITLE_CHARS
 from localpaged.errors import BadChatFile
 from localpaged.store.rows import TurnStatus
 from localpaged.store.store import Store, new_id
@@ -186,3 +188,22 @@ def test_times_and_numbers_of_any_size_are_no_trouble(store: Store, tmp_path: Pa
     assert imported.chat.archived_at is None
     (turn,) = store.whole_chat(imported.chat.id).turns
     assert (turn.seed, turn.ttft_s) == (None, None)
+
+
+def test_names_as_long_as_books_are_cut(store: Store, tmp_path: Path):
+    book = "word " * 200_000
+    asked = {"id": "a", "parent": None, "role": "user", "text": "t"}
+    answer = {"id": "b", "parent": "a", "role": "assistant", "text": book}
+    record = {
+        "title": book,
+        "tip": "b",
+        "messages": [asked, answer],
+        "turns": [{"answer": "b", "parent": "a", "status": "done", "model": book}],
+    }
+    path = tmp_path / "x.json"
+    path.write_text(json.dumps({"format": "localpaged-chats", "version": 1, "chats": [record]}))
+    (imported,) = import_file(store, path).chats
+    whole = store.whole_chat(imported.chat.id)
+    assert len(whole.chat.title) == MAX_TITLE_CHARS
+    assert [len(turn.model) for turn in whole.turns] == [MAX_NAME_CHARS]
+    assert whole.messages[1].text == book

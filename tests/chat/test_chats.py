@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from localpaged.chat.title import auto_title, one_line
+from localpaged.chat.title import MAX_TITLE_CHARS, auto_title, one_line
 from localpaged.errors import ChatError, NotInHistory
 from localpaged.store.rows import TurnStatus
 from testkit.builders import make_service
@@ -116,6 +116,13 @@ def test_a_title_is_the_first_words_on_one_line(message: str, title: str):
 
 def test_one_line_keeps_long_titles_whole():
     assert one_line("a\r\nb " + "c" * 100) == "a b " + "c" * 100
+
+
+@pytest.mark.parametrize("text", ["c" * 10**7, " \n" * 10**6 + "c", "c " * 10**6], ids=len)
+def test_a_title_has_an_end(text: str):
+    title = one_line(text)
+    assert len(title) <= MAX_TITLE_CHARS
+    assert one_line(title) == title
 
 
 def test_the_engine_is_told_which_chat_is_looked_at(database_path: Path):

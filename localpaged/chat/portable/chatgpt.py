@@ -6,14 +6,15 @@ Parts of one answer that only tools stand between become one answer.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
 
 from localpaged.chat.portable.bundle import Bundle, Tree, id_from
 from localpaged.chat.portable.records import (
     BadRecord,
     Record,
     as_record,
+    name_of,
     optional_text,
     text_of,
     time_of,
@@ -32,15 +33,6 @@ _NOT_TEXT = "[not a text: {}]"
 def is_chatgpt(record: object) -> bool:
     """Whether an element of a list is a conversation of such an export."""
     return isinstance(record, Mapping) and isinstance(record.get("mapping"), Mapping)
-
-
-def read_conversations(records: Iterable[Any]) -> Iterator[Bundle | str]:
-    """Read conversations; one that cannot be read is a text that says why."""
-    for number, record in enumerate(records, start=1):
-        try:
-            yield read_conversation(as_record(record, "it"))
-        except BadRecord as error:
-            yield f"conversation {number}: {error}"
 
 
 def read_conversation(record: Record) -> Bundle:
@@ -145,7 +137,7 @@ class _Walk:
 
     def _turn(self, parent: str | None, answer: str, record: Record) -> Turn:
         metadata = record.get("metadata")
-        model = optional_text(metadata, "model_slug") if isinstance(metadata, Mapping) else None
+        model = name_of(metadata, "model_slug") if isinstance(metadata, Mapping) else ""
         created = time_of(record, "create_time") or 0.0
         return Turn(
             id=id_from("turn", self._chat_id, answer),
@@ -153,7 +145,7 @@ class _Walk:
             parent_hash=parent,
             tip_hash=answer,
             status=TurnStatus.DONE,
-            model=model or "",
+            model=model,
             created_at=created,
             finished_at=created,
         )

@@ -9,6 +9,7 @@ from typing import Any
 from localpaged.store.text import storable
 
 MAX_NUMBER = 10**15
+MAX_NAME_CHARS = 500
 # the year 9998 begins: later ones have no place in every time zone's calendar
 MAX_TIME_S = 253_339_228_800
 
@@ -47,6 +48,11 @@ def optional_text(record: Record, name: str) -> str | None:
     """Return a text; None when there is none or something else."""
     value = record.get(name)
     return storable(value) if isinstance(value, str) else None
+
+
+def name_of(record: Record, name: str) -> str:
+    """Return a name, such as a model's, as far as a line shows one; empty when there is none."""
+    return (optional_text(record, name) or "")[:MAX_NAME_CHARS]
 
 
 def optional_number(record: Record, name: str) -> float | None:
