@@ -79,12 +79,6 @@ def read_path(db: Database, tip_hash: str) -> list[Message]:
     return _assemble(db.execute(_PATH, [tip_hash]))
 
 
-def has_message(db: Database, message_hash: str) -> bool:
-    """Whether the tree has this message."""
-    found = db.execute("SELECT 1 FROM messages WHERE hash = ?", [message_hash])
-    return found.fetchone() is not None
-
-
 def has_replies(db: Database, message_hash: str) -> bool:
     """Whether any message follows this one."""
     found = db.execute("SELECT 1 FROM messages WHERE parent_hash = ? LIMIT 1", [message_hash])

@@ -80,6 +80,8 @@ ACTIONS = (
         "options", "Model, system prompt, sampling", CHATS, "^O", "ctrl+o", "options", "options"
     ),
     Action("model", "Choose the model", CHATS, "", slash="model", argument="name"),
+    Action("load", "Load a model beforehand", CHATS, "", slash="load", argument="name"),
+    Action("unload", "Let a model's memory go", CHATS, "", slash="unload", argument="name"),
     Action("system", "Set the system prompt", CHATS, "", slash="system", argument="text"),
     Action("set", "Set sampling parameters", CHATS, "", slash="set", argument="temp=0.7 top_p=0.9"),
     Action("seed", "Set the seed", CHATS, "", slash="seed", argument="7, or random"),

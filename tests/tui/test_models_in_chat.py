@@ -70,3 +70,27 @@ async def test_a_model_that_is_gone_is_told_and_the_default_answers():
             await shown.until_shown("other is not here any more; fake-model answers.")
             await shown.answer()
             assert "by default" in shown.text
+
+
+async def test_a_model_is_loaded_and_unloaded_by_command():
+    engine = ScriptedEngine(by_model)
+    with open_service(engine, shelf=FakeShelf("fake-model", "other")) as service:
+        async with stage(service, engine, size=LARGE) as shown:
+
+            async def command(text: str) -> None:
+                shown.prompt.clear()  # what was refused is given back
+                await shown.write(text)
+                await shown.press("enter")
+                await shown.step()
+
+            await command("/load other")
+            await shown.until(lambda: [m.name for m in service.models() if m.is_loaded][1:] != [])
+            await command("/unload other")
+            await shown.until(lambda: "other" not in engine.further.loaded)
+            assert "other is unloaded" in shown.text
+            await command("/unload other")
+            assert "other is not loaded." in shown.text
+            await command("/unload fake-model")
+            assert "The model that chats begin with stays loaded." in shown.text
+            await command("/load nix")
+            assert "There is no model 'nix' here." in shown.text

@@ -106,6 +106,8 @@ class Commands(CommandGroup):
         self.told: dict[str, Callable[[str], bool]] = {
             "rename": lambda title: chats.rename_to(workspace.current, title),
             "model": options.use_model,
+            "load": options.load_model,
+            "unload": options.unload_model,
             "theme": app.use_theme,
             "attach": self.attaching.attach,
             "system": options.set_system,

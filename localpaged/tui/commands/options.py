@@ -78,6 +78,20 @@ class OptionCommands(CommandGroup):
         is_default = any(model.name == name and model.is_default for model in known)
         return self._use_model("" if is_default else name)
 
+    def load_model(self, name: str) -> bool:
+        """Load a model before a chat needs it; the line over the prompt tells how it goes."""
+        return self._try(lambda: self._app.service.load_model(name))
+
+    def unload_model(self, name: str) -> bool:
+        """Give the memory of a model back; a chat that needs it loads it again."""
+        if all(model.name != name or not model.is_loaded for model in self._app.service.models()):
+            self._app.tell(f"{visible(name)} is not loaded.", is_error=True)
+            return False
+        if not self._try(lambda: self._app.service.unload_model(name)):
+            return False
+        self._app.tell(f"{visible(name)} is unloaded; a chat that needs it loads it again.")
+        return True
+
     def set_system(self, text: str) -> bool:
         """Give the chat another system prompt; tell first what it costs."""
         session = self._workspace.current
