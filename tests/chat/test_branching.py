@@ -3,87 +3,21 @@
 from __future__ import annotations
 
 from pathlib import Path
-from threading import Event
 
 import pytest
 
 from localpaged.chat.events import TurnEnded
-from localpaged.chat.service import ChatService
 from localpaged.chat.transcript import WAITING_PREFIX
 from localpaged.engine.params import SamplingParams
 from localpaged.errors import ChatError, NotInHistory
-from localpaged.store.rows import Exchange, Turn, TurnStatus
+from localpaged.store.rows import TurnStatus
 from localpaged.store.store import Store
-from localpaged.store.writes import Purge, Write, change_chat
-from testkit.builders import Recorder, make_service
-from testkit.fake_model import read_prompt
+from localpaged.store.writes import Write, change_chat
+from testkit.builders import make_service
 from testkit.scripted_engine import ScriptedEngine
+from testkit.talk import Talk, text_of
 
 WAIT_S = 10.0
-PAUSE = Event()
-
-
-class Talk:
-    """A service whose engine answers with the number of the request."""
-
-    def __init__(self, path: Path, *, system: str = "") -> None:
-        self.engine = ScriptedEngine(lambda request: (f"answer {len(self.engine.submitted) + 1}",))
-        self.service: ChatService
-        self.recorder: Recorder
-        self.service, _, self.recorder = make_service(path, engine=self.engine)
-        self.id = self.service.new_chat(system=system).id
-
-    def say(self, *texts: str) -> Turn:
-        """Send messages, each after the answer of the one before; return the last turn."""
-        for text in texts:
-            turn = self.finish(self.service.send(self.id, text))
-        return turn
-
-    def finish(self, turn: Turn) -> Turn:
-        """Let a turn be answered; return it as it was asked."""
-        while not any(end.turn_id == turn.id for end in self.recorder.of(TurnEnded)):
-            self.engine.run_until_idle()
-            PAUSE.wait(0.002)
-        return turn
-
-    def begin(self, *texts: str) -> list[Turn]:
-        """Send messages, the first of which is answered "a" so far, of "abc"."""
-        self.engine._script = lambda request: ("a", "b", "c")
-        before = len(self.engine.submitted)
-        turns = [self.service.send(self.id, text) for text in texts]
-        self.engine.wait_submitted(before + 1)
-        self.engine.step()
-        self.engine.step()
-        return turns
-
-    def lines(self, chat_id: str = "") -> list[Exchange]:
-        return list(self.service.transcript(chat_id or self.id))
-
-    def texts(self, chat_id: str = "") -> list[str]:
-        return [text_of(line) for line in self.lines(chat_id)]
-
-    def versions(self, chat_id: str = "") -> list[str]:
-        """`2/3` for every line."""
-        told = []
-        for line in self.lines(chat_id):
-            siblings = line.siblings
-            told.append(f"{siblings.place + 1}/{len(siblings.keys)}" if siblings else "-")
-        return told
-
-    def hash_of(self, text: str) -> str:
-        return next(line.key for line in self.lines() if text_of(line) == text)
-
-    def asked(self) -> list[str]:
-        """What the model was given to read last."""
-        *told, _ = read_prompt(self.engine.submitted[-1].prompt_ids)
-        return [text for _, text in told]
-
-
-def text_of(line: Exchange) -> str:
-    if line.message is not None:
-        return line.message.text
-    assert line.turn is not None
-    return f"{line.turn.status.value}: {line.turn.partial_text}"
 
 
 @pytest.fixture
@@ -297,96 +231,6 @@ def test_a_deleted_chat_is_not_branched(talk: Talk):
     talk.service.close()
 
 
-def test_a_chat_that_is_answered_elsewhere_is_only_forked(talk: Talk, database_path: Path):
-    turn = talk.say("q")
-    talk.finish(talk.service.regenerate(turn.id))
-    other, engine, recorder = make_service(database_path, engine=ScriptedEngine([("x", "y")]))
-    theirs = other.send(talk.id, "theirs")
-    engine.wait_submitted(1)
-    engine.step()
-    for deed in (
-        lambda: talk.service.regenerate(turn.id),
-        lambda: talk.service.edit(talk.id, talk.hash_of("q"), "x"),
-        lambda: talk.service.show_sibling(talk.id, talk.hash_of("answer 2"), -1),
-    ):
-        with pytest.raises(ChatError, match="another localpaged"):
-            deed()
-    fork = talk.service.fork(talk.id, talk.hash_of("answer 2"))
-    assert talk.texts(fork.id) == ["q", "answer 2"]
-    engine.run_until_idle()
-    recorder.wait_ended(theirs.id)
-    other.close()
-    assert talk.texts() == ["q", "answer 2", "theirs", "xy"]
-    talk.service.close()
-
-
-def test_a_fork_shares_the_messages_and_goes_its_own_way(talk: Talk):
-    talk.say("q1", "q2")
-    fork = talk.service.fork(talk.id, talk.hash_of("answer 1"))
-    assert fork.forked_from == talk.id
-    assert talk.texts(fork.id) == ["q1", "answer 1"]
-    talk.finish(talk.service.send(fork.id, "own"))
-    assert talk.texts(fork.id) == ["q1", "answer 1", "own", "answer 3"]
-    assert talk.texts() == ["q1", "answer 1", "q2", "answer 2"]
-    assert talk.versions() == ["-"] * 4 == talk.versions(fork.id)
-    talk.service.close()
-
-
-def test_a_fork_at_a_question_has_its_text_as_draft(talk: Talk):
-    talk.say("q1", "q2")
-    later = talk.service.fork(talk.id, talk.hash_of("q2"))
-    first = talk.service.fork(talk.id, talk.hash_of("q1"))
-    assert (talk.texts(later.id), later.draft) == (["q1", "answer 1"], "q2")
-    assert (talk.texts(first.id), first.draft) == ([], "q1")
-    talk.service.close()
-
-
-def test_a_fork_is_named_after_the_first_message_that_is_its_own(talk: Talk):
-    talk.say("origin")
-    fork = talk.service.fork(talk.id, talk.hash_of("answer 1"))
-    assert fork.title == "origin"
-    titles = []
-    for text in ("shorter", "longer"):
-        talk.finish(talk.service.send(fork.id, text))
-        titles.append(next(c.title for c in talk.service.chats() if c.id == fork.id))
-    assert titles == ["shorter", "shorter"]
-    named = talk.service.fork(talk.id, talk.hash_of("answer 1"))
-    talk.service.rename(named.id, "mine")
-    talk.finish(talk.service.send(named.id, "x"))
-    assert next(c.title for c in talk.service.chats() if c.id == named.id) == "mine"
-    talk.service.close()
-
-
-def test_in_a_fork_what_it_began_with_is_never_lost(talk: Talk):
-    first = talk.say("q1")
-    talk.say("q2")
-    fork = talk.service.fork(talk.id, talk.hash_of("answer 2"))
-    again = talk.service.regenerate(first.id, chat_id=fork.id)
-    assert again.chat_id == fork.id
-    talk.finish(again)
-    assert talk.texts(fork.id) == ["q1", "answer 3"]
-    assert talk.texts() == ["q1", "answer 1", "q2", "answer 2"]
-    assert talk.versions() == ["-"] * 4
-    # not even when the chat it came from is gone for good
-    talk.service.delete(talk.id)
-    talk.service._store.submit(Purge(deleted_before=2e10)).result(WAIT_S)
-    talk.service.show_sibling(fork.id, talk.lines(fork.id)[1].key, -1)
-    assert talk.texts(fork.id) == ["q1", "answer 1", "q2", "answer 2"]
-    talk.service.close()
-
-
-def test_a_stopped_answer_is_continued_in_the_fork_that_asks_for_it(talk: Talk):
-    (turn,) = talk.begin("q")
-    talk.service.stop(turn.id)
-    talk.finish(turn)
-    fork = talk.service.fork(talk.id, talk.hash_of("a"))
-    on = talk.service.continue_turn(turn.id, chat_id=fork.id)
-    talk.finish(on)
-    assert (on.chat_id, talk.texts(fork.id)) == (fork.id, ["q", "aabc"])
-    assert talk.texts() == ["q", "a"]
-    talk.service.close()
-
-
 def test_a_message_outlives_the_turn_that_was_continued(talk: Talk):
     """The fork's line has no turn any more, and still is an answer."""
     (turn,) = talk.begin("q")
@@ -447,13 +291,4 @@ def test_an_edited_message_is_where_the_models_view_begins_if_the_old_one_was(ta
     talk.service._store.submit(Write(chat_changes=(begins,))).result(WAIT_S)
     talk.finish(talk.service.edit(talk.id, talk.hash_of("q2"), "other"))
     assert talk.asked() == ["other"]
-    talk.service.close()
-
-
-def test_a_fork_of_a_chat_that_is_in_no_list_is_in_the_list(talk: Talk):
-    talk.say("q")
-    hidden = change_chat(talk.id, is_hidden=True, archived_at=1.0)
-    talk.service._store.submit(Write(chat_changes=(hidden,))).result(WAIT_S)
-    fork = talk.service.fork(talk.id, talk.hash_of("answer 1"))
-    assert [chat.id for chat in talk.service.chats()] == [fork.id]
     talk.service.close()
