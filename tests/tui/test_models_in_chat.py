@@ -90,6 +90,12 @@ async def test_a_model_is_loaded_and_unloaded_by_command():
             assert "other is unloaded" in shown.text
             await command("/unload other")
             assert "other is not loaded." in shown.text
+            await command("/unload")
+            assert "No further model is loaded." in shown.text
+            await command("/load")
+            await shown.press("enter")  # the only one
+            await shown.step()
+            await shown.until(lambda: "other" in engine.further.loaded)
             await command("/unload fake-model")
             assert "The model that chats begin with stays loaded." in shown.text
             await command("/load nix")

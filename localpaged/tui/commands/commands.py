@@ -68,6 +68,8 @@ class Commands(CommandGroup):
             "attach": self.attaching.ask,
             "options": options.edit,
             "model": options.choose_model,
+            "load": options.choose_loaded,
+            "unload": options.choose_unloaded,
             "system": writing.edit_system,
             "set": options.show_values,
             "seed": options.show_values,

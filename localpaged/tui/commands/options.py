@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from localpaged.chat.sampling_options import find_option, unpack_overrides
@@ -77,6 +77,30 @@ class OptionCommands(CommandGroup):
             return False
         is_default = any(model.name == name and model.is_default for model in known)
         return self._use_model("" if is_default else name)
+
+    def choose_loaded(self) -> None:
+        """Choose a model to load beforehand."""
+        models = self._app.service.models()
+        others = [model.name for model in models if not (model.is_loaded or model.is_loading)]
+        self._choose(others, self.load_model, otherwise="Every model here is loaded.")
+
+    def choose_unloaded(self) -> None:
+        """Choose a model whose memory is given back."""
+        models = self._app.service.models()
+        loaded = [model.name for model in models if model.is_loaded and not model.is_default]
+        self._choose(loaded, self.unload_model, otherwise="No further model is loaded.")
+
+    def _choose(self, names: list[str], use: Callable[[str], bool], *, otherwise: str) -> None:
+        if not names:
+            self._app.tell(otherwise)
+            return
+
+        def chosen(name: str | None) -> None:
+            if name is not None:
+                use(name)
+
+        choices = [Choice(name, visible(name), "") for name in names]
+        self._app.push_screen(PickerScreen(choices, prompt="Which model"), chosen)
 
     def load_model(self, name: str) -> bool:
         """Load a model before a chat needs it; the line over the prompt tells how it goes."""
