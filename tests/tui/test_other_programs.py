@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from localpaged.chat.service import ChatService
+from localpaged.store.rows import TurnStatus
+from localpaged.store.store import Store
 from localpaged.tui import app as app_module
 from localpaged.tui.session import Answer
+from testkit.builders import ready_model
+from testkit.going_back import finish, lines, numbered
 from testkit.past_chats import write_chat
-from testkit.screens import LARGE, open_service, stage
+from testkit.screens import LARGE, Stage, open_service, stage
 from testkit.scripted_engine import ScriptedEngine
 
 
@@ -103,3 +108,61 @@ async def test_what_was_written_in_a_chat_that_was_not_looked_at_is_there_when_i
             assert shown.app.workspace.current.title == "shared"
             assert "from elsewhere" in shown.text
             assert not shown.app.workspace.running
+
+
+async def test_what_another_program_writes_in_the_open_chat_is_shown():
+    chat_id = write_chat([("q", "a")], title="shared")
+    ours = numbered()
+    theirs = ScriptedEngine([("from", " elsewhere")])
+    with open_service(ours) as service, open_service(theirs) as other:
+        theirs.load()
+        async with stage(service, ours) as shown:
+            turn = other.send(shown.app.workspace.current.id, "theirs")
+            theirs.wait_submitted(1)
+            theirs.step()
+            theirs.step()
+            other._store.writer.flush()
+            follow(shown)
+            assert lines(shown)[2] == "theirs"
+            theirs.run_until_idle()
+            await shown.until(lambda: not other.is_answering(turn.chat_id))
+            other._store.writer.flush()
+            follow(shown)
+            assert lines(shown) == ["q", "a", "theirs", "from elsewhere"]
+            assert not shown.app.workspace.running
+            await shown.ask("ours")
+            await shown.answer()
+            assert lines(shown)[-1] == "answer 1 done really"
+    assert chat_id
+
+
+async def test_an_answer_whose_program_dies_is_interrupted_and_can_be_continued():
+    write_chat([("q", "a")], title="shared")
+    ours, theirs = numbered(), ScriptedEngine([tuple("abc")])
+    with open_service(ours) as service:
+        theirs.load()
+        other = ChatService(store=Store.open(), engine=theirs, model=ready_model())
+        async with stage(service, ours) as shown:
+            other.send(shown.app.workspace.current.id, "theirs")
+            theirs.wait_submitted(1)
+            theirs.step()
+            theirs.step()
+            other._store.writer.flush()
+            follow(shown)
+            assert shown.last_answer.is_open
+            # as if it was killed: its lock is gone, its turn is not
+            other._store._lock.release()
+            follow(shown)
+            service._store.writer.flush()
+            follow(shown)
+            assert lines(shown) == ["q", "a", "theirs", "a"]
+            assert shown.last_answer.status is TurnStatus.INTERRUPTED
+            await shown.press("f5")
+            await finish(shown)
+            assert lines(shown)[-1] == "aanswer 1 done really"
+
+
+def follow(shown: Stage) -> None:
+    """Look at the history as the app does every two seconds."""
+    shown.app._next_poll_s = 0.0
+    shown.app.beat()
