@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from localpaged.engine.params import Request
+from localpaged.errors import LocalPagedError
 from localpaged.tui.glyphs import ASCII
 from localpaged.tui.screens.tokens import TokenScreen
 from localpaged.tui.theme import LIGHT
@@ -250,3 +251,45 @@ async def test_leaving_while_it_is_measured_ends_the_measuring():
             await shown.answer()
             await look(shown)
             assert "Paris is the capital." in shown.text
+
+
+async def test_help_tells_the_keys_of_the_view_first_and_leads_back_to_it():
+    engine = ScriptedEngine(script)
+    with open_service(engine) as service:
+        async with stage(service, engine) as shown:
+            await shown.ask("capital?")
+            await shown.answer()
+            shown.transcript.focus()
+            dialog = await look(shown)
+            await shown.press("f1")
+            first = shown.text.index("In the token view")
+            assert first < shown.text.index("Another token in its place")
+            assert "Writing" not in shown.text[:first]
+            await shown.press("escape")
+            assert shown.dialog is dialog
+            assert "5 of 10" in shown.text
+
+
+@pytest.mark.parametrize("is_failing", [False, True], ids=["measured", "failed"])
+async def test_what_comes_while_the_help_lies_over_the_view_is_not_lost(is_failing):
+    engine = ScriptedEngine(script)
+    with open_service(engine) as service:
+        async with stage(service, engine) as shown:
+            await shown.ask("capital?")
+            await shown.answer()
+            shown.transcript.focus()
+            await shown.press("t")
+            await shown.until(lambda: len(engine.submitted) == 2)
+            dialog = shown.dialog
+            assert isinstance(dialog, TokenScreen)
+            await shown.press("f1")
+            if is_failing:
+                engine.fail(LocalPagedError("The engine broke."))
+                await shown.until(lambda: shown.dialog is None)
+                await shown.until_shown("The engine broke.")
+            else:
+                engine.run_until_idle()
+                await shown.until(lambda: dialog.is_measured)
+                await shown.press("escape")
+                assert shown.dialog is dialog
+                await shown.until_shown("5 of 10")

@@ -32,10 +32,13 @@ class TokenCommands(CommandGroup):
         screen = TokenScreen(self._screen.glyphs)
 
         def shown(view: TokenView) -> None:
-            if self._app.screen is screen:
+            # the help may lie over it
+            if screen in self._app.screen_stack:
                 screen.show(view)
 
         def failed(error: LocalPagedError) -> None:
+            while screen in self._app.screen_stack and self._app.screen is not screen:
+                self._app.pop_screen()
             if self._app.screen is screen:
                 screen.dismiss(None)
             self._app.tell_error(error)

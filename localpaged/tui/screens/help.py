@@ -11,7 +11,15 @@ from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
-from localpaged.tui.keys import ACTIONS, GROUPS, IN_BLOCKS, IN_LIST, IN_TRANSCRIPT, Action
+from localpaged.tui.keys import (
+    ACTIONS,
+    GROUPS,
+    IN_BLOCKS,
+    IN_LIST,
+    IN_TOKENS,
+    IN_TRANSCRIPT,
+    Action,
+)
 from localpaged.tui.markdown.line import STRONG, Role, Run
 from localpaged.tui.paint import content_of
 
@@ -22,7 +30,12 @@ ROWS_AROUND = 6
 LABEL_CELLS = 33
 
 
-_GROUP_OF_PART = {"transcript": IN_TRANSCRIPT, "list": IN_LIST, "blocks": IN_BLOCKS}
+_GROUP_OF_PART = {
+    "transcript": IN_TRANSCRIPT,
+    "list": IN_LIST,
+    "blocks": IN_BLOCKS,
+    "tokens": IN_TOKENS,
+}
 
 
 class HelpScreen(ModalScreen[None]):

@@ -16,6 +16,7 @@ from localpaged.chat.token_view import Candidate, TokenView
 from localpaged.tui.glyphs import Glyphs
 from localpaged.tui.markdown.line import Role, Run
 from localpaged.tui.paint import cells_of, content_of
+from localpaged.tui.screens.help import HelpScreen
 from localpaged.tui.tokens.panel import candidate_runs, head_runs, title_runs
 from localpaged.tui.widgets.status_line import StatusLine
 from localpaged.tui.widgets.token_text import TokenText
@@ -53,6 +54,7 @@ class TokenScreen(Screen[TokenFork | None]):
         Binding("down", "mark(1)", "Candidate below", show=False, priority=True),
         Binding("enter", "take", "Go on with it", show=False, priority=True),
         Binding("f", "fork", "Fork here", show=False),
+        Binding("f1", "help", "Help", show=False, priority=True),
     ]
 
     def __init__(self, glyphs: Glyphs) -> None:
@@ -81,6 +83,11 @@ class TokenScreen(Screen[TokenFork | None]):
     def on_resize(self) -> None:
         """The hints may have room for more."""
         self._redraw()
+
+    @property
+    def is_measured(self) -> bool:
+        """Whether there is something to look at."""
+        return self._view is not None
 
     def show(self, view: TokenView) -> None:
         """Show what was measured."""
@@ -116,6 +123,10 @@ class TokenScreen(Screen[TokenFork | None]):
         """Go on behind the token at the cursor."""
         if self._view is not None:
             self.dismiss(TokenFork(self._view.turn_id, self.text.cursor + 1))
+
+    def action_help(self) -> None:
+        """Every key, those of this screen first."""
+        self.app.push_screen(HelpScreen("tokens"))
 
     def action_leave(self) -> None:
         """Back to the chat."""
