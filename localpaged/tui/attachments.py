@@ -56,7 +56,11 @@ def path_of(written: str) -> Path:
     """Return the path that is meant: quoted, escaped or as an address, as terminals drop it."""
     text = written.strip()
     if text.startswith("file://"):
-        return Path(unquote(urlsplit(text).path))
+        try:
+            return Path(unquote(urlsplit(text).path))
+        except ValueError:
+            # no address, so it is a name
+            return Path(text)
     path = Path(text)
     if any(mark in text for mark in "'\"\\") and not _exists(path):
         try:
@@ -96,7 +100,10 @@ def _read(path: Path) -> bytes:
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     with os.fdopen(descriptor, "rb") as file:
         _check_kind(path, os.fstat(descriptor))
-        raw = file.read(MAX_BYTES + 1)
+        raw: bytes | None = file.read(MAX_BYTES + 1)
+    if raw is None:
+        # the kernel has files that look like others and make a reader wait for what comes
+        raise _refused(path, "has nothing to read now")
     if len(raw) > MAX_BYTES:
         raise _refused(path, f"is longer than {byte_size(MAX_BYTES)}")
     return raw

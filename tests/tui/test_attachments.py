@@ -84,11 +84,24 @@ def test_what_is_no_file_is_refused_without_waiting(tmp_path, monkeypatch):
             ("gone", "No such file"),
             ("a" * 5_000, "File name too long"),
             ("~nobody-at-all/x", "No such file"),
+            ("file://[a/x", "No such file"),
         ):
             with pytest.raises(ChatError, match=what):
                 read_attachment(path)
     with pytest.raises(ChatError, match="no path"):
         read_attachment("a\x00b")
+
+
+def test_what_looks_like_a_file_and_makes_a_reader_wait_is_refused(tmp_path, monkeypatch):
+    # as /proc/kmsg does, which is for root alone
+    monkeypatch.setattr("localpaged.tui.attachments._KINDS", ())
+    os.mkfifo(tmp_path / "pipe")
+    writer = os.open(tmp_path / "pipe", os.O_RDWR)
+    try:
+        with pytest.raises(ChatError, match="nothing to read now"):
+            read_attachment(str(tmp_path / "pipe"))
+    finally:
+        os.close(writer)
 
 
 def test_a_file_that_may_not_be_read_is_refused(tmp_path):
@@ -121,7 +134,17 @@ def test_only_what_is_surely_meant_as_a_path_is_offered(tmp_path, notes, monkeyp
     monkeypatch.chdir(tmp_path)
     assert is_file_path(str(notes))
     assert is_file_path(f" '{notes}' ")
-    for text in ("notes.txt", "/quit", "/", str(tmp_path), f"{notes}\n", "/a\x00", "/" * 9_000):
+    for text in (
+        "notes.txt",
+        "file:///[/x",
+        "file://[a",
+        "/quit",
+        "/",
+        str(tmp_path),
+        f"{notes}\n",
+        "/a\x00",
+        "/" * 9_000,
+    ):
         assert not is_file_path(text)
 
 
