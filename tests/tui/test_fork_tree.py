@@ -165,3 +165,17 @@ async def test_the_program_begins_with_the_chat_that_was_used_last_be_it_a_fork(
             assert shown.app.workspace.current.id == fork
             assert "in the fork" in shown.text
             assert [session.depth for session in shown.app.workspace.sessions] == [0, 1]
+
+
+async def test_where_chats_are_chosen_forks_are_told_from_their_origin():
+    engine = ScriptedEngine()
+    with open_service(engine) as service:
+        async with stage(service, engine) as shown:
+            await shown.ask("one")
+            await shown.answer()
+            await shown.press("ctrl+f", "ctrl+s")
+            rows = [line.strip() for line in shown.text.split("\n")]
+            assert any(row.startswith("one") for row in rows)
+            assert any(row.startswith("↳ one") for row in rows)
+            await shown.press(*"one", "escape")
+            assert shown.dialog is None

@@ -10,6 +10,7 @@ from textual.actions import SkipAction
 from localpaged.plain_text import visible
 from localpaged.tui.commands.base import CommandGroup
 from localpaged.tui.commands.drafts import DraftCommands
+from localpaged.tui.fork_tree import fork_runs
 from localpaged.tui.screens.picker import TYPED, Choice, PickerScreen
 from localpaged.tui.screens.rename import RenameScreen
 from localpaged.tui.session import ChatState, Draft, SessionModel
@@ -73,8 +74,14 @@ class ChatCommands(CommandGroup):
     def switch(self) -> None:
         """Choose a chat by typing a part of its title."""
         listed = self._workspace.listed
+        # forks have the titles of where they come from until they say something
+        glyphs = self._screen.glyphs
         choices = [
-            Choice(str(number), session.title, _state_note(session))
+            Choice(
+                str(number),
+                "".join(run.text for run in fork_runs(session, glyphs)) + session.title,
+                _state_note(session),
+            )
             for number, session in enumerate(listed)
         ]
 
