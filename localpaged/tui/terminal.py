@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from localpaged.tui.app import LocalPagedApp, OpenService
 
 NO_TERMINAL_EXIT_CODE = 2
+# what cannot place its cursor; drawing there never ends
+DUMB_TERMINALS = ("dumb", "unknown")
+SIZE_VARIABLES = ("COLUMNS", "LINES")
 TAIL_BYTES = 8_192
 TAIL_LINES = 6
 
@@ -51,6 +54,15 @@ def run_chat(
             'For pipes and scripts there is: localpaged ask "your question"\n'
         )
         return NO_TERMINAL_EXIT_CODE
+    if (kind := os.environ.get("TERM", "")).lower() in DUMB_TERMINALS:
+        _tell(
+            f"localpaged chat needs a terminal that can place its cursor, and TERM is {kind}. "
+            'Without one there is: localpaged ask "your question"\n'
+        )
+        return NO_TERMINAL_EXIT_CODE
+    for name in SIZE_VARIABLES:
+        # a size that was exported stays as it is, whatever the window does
+        os.environ.pop(name, None)
     look = UiSettings() if config is None else config.ui
     keymap = {} if config is None or not config.keymap else _keymap(config)
     opened: list[ChatService] = []

@@ -67,6 +67,21 @@ with taken(paths.log_file()):
 sys.exit(code)
 """
 
+SIZED_CHAT = """
+from localpaged.errors import LocalPagedError
+from localpaged.tui.app import LocalPagedApp
+from localpaged.tui.terminal import run_chat
+sizes = []
+def opening(subscriber):
+    raise LocalPagedError("nothing to open")
+begin = LocalPagedApp._begin
+LocalPagedApp._begin = lambda self: (sizes.append(self.size), begin(self))
+try:
+    run_chat(opening)
+except LocalPagedError:
+    print("SIZE", *sizes[0])
+"""
+
 
 def environment() -> dict[str, str]:
     path = f"{ROOT}{os.pathsep}{ROOT / 'tests' / 'support'}"
@@ -137,7 +152,7 @@ class Terminal:
 
 
 @contextmanager
-def in_terminal(code: str, *arguments: str) -> Iterator[Terminal]:
+def in_terminal(code: str, *arguments: str, **variables: str) -> Iterator[Terminal]:
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
     process = subprocess.Popen(
@@ -145,7 +160,7 @@ def in_terminal(code: str, *arguments: str) -> Iterator[Terminal]:
         stdin=theirs,
         stdout=theirs,
         stderr=theirs,
-        env=environment(),
+        env={**environment(), **variables},
         start_new_session=True,
     )
     os.close(theirs)
@@ -193,3 +208,17 @@ def test_the_ui_imports_no_torch_no_database_no_models():
 def test_the_package_and_the_terminal_import_no_textual():
     done = run_python("import sys, localpaged.tui, localpaged.tui.terminal; print(*sys.modules)")
     assert not {"textual", "rich", "markdown_it"} & set(done.stdout.split()), done.stderr
+
+
+def test_a_terminal_that_cannot_place_its_cursor_is_refused():
+    code = "from localpaged.tui.terminal import run_chat; exit(run_chat(None))"
+    with in_terminal(code, TERM="dumb") as terminal:
+        assert terminal.wait() == 2
+        assert b"TERM is dumb" in terminal.output
+        assert b"localpaged ask" in terminal.output
+
+
+def test_the_size_is_that_of_the_window_whatever_was_exported(home):
+    with in_terminal(SIZED_CHAT, COLUMNS="200", LINES="60") as terminal:
+        assert terminal.wait() == 0
+        assert b"SIZE 80 24" in terminal.output
