@@ -215,6 +215,8 @@ class LocalPagedApp(App[None]):
 
     def beat(self) -> bool:
         """Take events, draw, save what is due; return whether something moves by itself."""
+        if not self.screen_stack:
+            return False  # the app is being closed
         if not self.chat.is_mounted or self._service is None:
             return True
         changes = self.workspace.take(self._bridge.drain())

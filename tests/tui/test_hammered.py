@@ -70,3 +70,13 @@ def test_a_message_that_is_gone_is_shown_again():
     assert notices.is_new("b", for_s=4.0)
     now_s = 4.0
     assert notices.is_new("a", for_s=4.0)
+
+
+async def test_a_beat_that_comes_when_the_screens_are_gone_draws_nothing():
+    engine = ScriptedEngine()
+    with open_service(engine) as service:
+        async with stage(service, engine) as shown:
+            await shown.ask("q")
+        assert not shown.app.screen_stack
+        engine.run_until_idle()
+        assert not shown.app.beat()
