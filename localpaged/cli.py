@@ -15,6 +15,7 @@ from localpaged.cli_history import history
 from localpaged.cli_models import models
 from localpaged.cli_options import engine_options, memory_options, settings_from
 from localpaged.cli_sampling import sampling_options
+from localpaged.cli_text import TEXT
 from localpaged.config_file import read_config
 from localpaged.errors import ConfigError
 
@@ -78,8 +79,8 @@ def chat(is_ascii: bool, **options: Any) -> int:
 
 
 @main.command()
-@click.argument("question", nargs=-1)
-@click.option("--system", "-s", help="System prompt of a new chat.")
+@click.argument("question", nargs=-1, type=TEXT)
+@click.option("--system", "-s", type=TEXT, help="System prompt of a new chat.")
 @click.option("--continue", "-c", "is_continued", is_flag=True, help="Go on with the last chat.")
 @sampling_options
 @click.option("--json", "is_json", is_flag=True, help="Print one JSON object instead of text.")
@@ -122,19 +123,19 @@ def ask(question: tuple[str, ...], **options: Any) -> int:
 
 
 @main.command()
-@click.argument("prompt", nargs=-1)
+@click.argument("prompt", nargs=-1, type=TEXT)
 @click.option("--model", "-m", "models", multiple=True, help="A model that answers. Repeatable.")
 @click.option("--samples", "-n", "num_samples", type=int, help="Answers of each model.")
 @click.option(
     "--temperature", "-t", "temperatures", type=float, multiple=True, help="Go round in samples."
 )
 @click.option("--seed", type=int, help="Seed of the first sample; the next ones count up.")
-@click.option("--system", "-s", help="System prompt.")
+@click.option("--system", "-s", type=TEXT, help="System prompt.")
 @click.option("--max-tokens", type=int, help="Length limit of each answer.")
 @click.option("--top-k", type=int, help="Choose among the k likeliest tokens.")
 @click.option("--top-p", type=float, help="Choose among tokens of this total probability.")
 @click.option("--min-p", type=float, help="Drop tokens below this share of the likeliest.")
-@click.option("--stop", multiple=True, help="End answers before this text. Repeatable.")
+@click.option("--stop", type=TEXT, multiple=True, help="End answers before this text. Repeatable.")
 @click.option("--plain", "is_plain", is_flag=True, help="Print, on a terminal as well.")
 @click.option("--json", "is_json", is_flag=True, help="Print one JSON object instead of text.")
 @memory_options

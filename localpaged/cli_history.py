@@ -24,6 +24,7 @@ from localpaged.cli_stored import (
     short_ids,
     title_of,
 )
+from localpaged.cli_text import TEXT
 from localpaged.cli_transfer import export, import_chats
 from localpaged.plain_text import visible
 
@@ -87,7 +88,7 @@ def list_chats(scope: str = "all", limit: int | None = None, is_json: bool = Fal
 
 
 @history.command()
-@click.argument("text", nargs=-1, required=True)
+@click.argument("text", nargs=-1, required=True, type=TEXT)
 @in_scope
 @as_json
 def search(text: tuple[str, ...], scope: str, is_json: bool) -> None:
@@ -142,7 +143,7 @@ def show(chat: str, is_json: bool) -> None:
 
 @history.command()
 @click.argument("chat")
-@click.argument("title", nargs=-1, required=True)
+@click.argument("title", nargs=-1, required=True, type=TEXT)
 def rename(chat: str, title: tuple[str, ...]) -> None:
     """Give CHAT another TITLE."""
     from localpaged.chat.title import one_line

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 import click
 
+from localpaged.cli_text import TEXT
 from localpaged.engine.params import (
     DEFAULT_TEMPERATURE,
     DEFAULT_TOP_P,
@@ -84,7 +85,8 @@ def _grammar(options: Mapping[str, Any]) -> Grammar | None:
     match given:
         case {"schema": str(schema)}:
             is_inline = schema.lstrip().startswith("{")
-            return Grammar("json_schema", schema if is_inline else _file_text(schema))
+            text = TEXT.convert(schema, None, None) if is_inline else _file_text(schema)
+            return Grammar("json_schema", text)
         case {"regex": str(regex)}:
             return Grammar("regex", regex)
         case {"grammar": str(path)}:
@@ -121,9 +123,11 @@ _OPTIONS = (
     click.option("--seed", type=int, help="The same seed gives the same answer."),
     click.option("--max-tokens", "-n", type=int, help="Length limit of the answer."),
     click.option("--min-tokens", type=int, help="The answer does not end before so many."),
-    click.option("--stop", multiple=True, help="End the answer before this text. Repeatable."),
+    click.option(
+        "--stop", type=TEXT, multiple=True, help="End the answer before this text. Repeatable."
+    ),
     click.option("--schema", help="JSON schema of the answer: a file, or the schema itself."),
-    click.option("--regex", help="Regular expression that the whole answer matches."),
+    click.option("--regex", type=TEXT, help="Regular expression that the whole answer matches."),
     click.option("--grammar", metavar="FILE", help="Lark grammar of the answer."),
     click.option("--repetition-penalty", type=float, help="Above 1 avoids what was said."),
     click.option(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import logging
 import os
 import signal
@@ -20,6 +21,7 @@ import pytest
 from localpaged import cli_ask, paths, wiring
 from localpaged.log_file import MAX_LOG_BYTES, append_to_log, logging_to_file
 from testkit.commands import Process, call, run, start
+from testkit.past_chats import write_chat
 
 SECRET = "a question nobody else should read"
 
@@ -157,6 +159,25 @@ def test_what_the_encoding_of_stdout_lacks_is_an_escape(home, monkeypatch):
         out, _ = process.communicate(timeout=20)
     assert process.returncode == 0
     assert b"\xe9 \\u2014" in out
+
+
+def test_words_are_utf_8_whatever_the_locale_makes_of_them(listed_home, monkeypatch):
+    chat_id = write_chat([("a café", "b")], title="T")
+    for name, value in (("LC_ALL", "C"), ("PYTHONUTF8", "0"), ("PYTHONCOERCECLOCALE", "0")):
+        monkeypatch.setenv(name, value)
+    assert run("history", "rename", chat_id, "Ümläut", "😀").code == 0
+    (chat,) = json.loads(run("history", "list", "--json").out)
+    assert chat["title"] == "Ümläut 😀"
+    assert json.loads(run("history", "search", "café", "--json").out)["hits"]
+    assert run("ask", "Is this", "é?", script=["yes"]).code == 0
+    assert json.loads(run("history", "search", "this é", "--json").out)["hits"]
+
+
+def test_bytes_that_are_no_utf_8_are_marks_in_words(listed_home):
+    text = os.fsdecode(b"Hi \xff")
+    done = run("ask", "--regex", text, "--system", text, text, script=["yes"])
+    assert (done.code, done.err) == (0, "")
+    assert json.loads(run("history", "search", "Hi \ufffd", "--json").out)["hits"]
 
 
 def test_ctrl_c_while_it_reads_ends_it_at_once(home):
