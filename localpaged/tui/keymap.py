@@ -31,6 +31,7 @@ _SPELLINGS = {"esc": "escape", "return": "enter", "pgup": "pageup", "pgdn": "pag
 RESERVED = frozenset(
     {"enter", "tab", "shift+tab", "backspace", "delete", "space", "home", "end"}
     | {"up", "down", "left", "right", "pageup", "pagedown"}
+    | {"shift+enter", "alt+enter", "ctrl+enter"}
 )
 
 

@@ -107,6 +107,8 @@ def test_keys_may_be_written_as_people_write_them(written, key, shown):
         ('new_chat = ""', ["there is no key ''"]),
         ('new_chat = "e"', ["'e' is for writing"]),
         ('new_chat = "enter"', ["'enter' is for writing"]),
+        ('new_chat = "Alt+Enter"', ["'Alt+Enter' is for writing"]),
+        ('new_chat = ["f9", "shift+return"]', ["'shift+return' is for writing"]),
         ('new_chat = "ctrl+i"', ["cannot be told from Tab"]),
         ('new_chat = "ctrl+s"', ["ctrl+s", "new_chat", "switch_chat"]),
         ('new_chat = "f7"\nhelp = "f7"', ["f7", "new_chat", "help"]),
