@@ -80,23 +80,21 @@ class SamplingOption:
 
 
 OPTIONS = (
-    SamplingOption("temperature", "Temperature", "number", "0 always takes the likeliest token"),
-    SamplingOption("top_k", "Top-k", "whole", "choose among the k likeliest tokens; 0 is off"),
-    SamplingOption("top_p", "Top-p", "number", "choose among tokens of this total probability"),
-    SamplingOption("min_p", "Min-p", "number", "drop tokens below this share of the likeliest"),
+    SamplingOption("temperature", "Temperature", "number", "0 takes the likeliest token"),
+    SamplingOption("top_k", "Top-k", "whole", "only the k likeliest; 0: off"),
+    SamplingOption("top_p", "Top-p", "number", "likeliest up to this sum"),
+    SamplingOption("min_p", "Min-p", "number", "least share of the likeliest"),
     SamplingOption(
         "repetition_penalty", "Repetition penalty", "number", "above 1 avoids what was said"
     ),
+    SamplingOption("presence_penalty", "Presence penalty", "number", "for tokens the answer has"),
     SamplingOption(
-        "presence_penalty", "Presence penalty", "number", "taken off for tokens the answer has"
+        "frequency_penalty", "Frequency penalty", "number", "for every time it has them"
     ),
-    SamplingOption(
-        "frequency_penalty", "Frequency penalty", "number", "taken off for every time it has them"
-    ),
-    SamplingOption("dry", "DRY", "dry", "against loops; a number is its multiplier", "off"),
-    SamplingOption("seed", "Seed", "whole", "the same seed gives the same answer", "random"),
+    SamplingOption("dry", "DRY", "dry", "against loops; on or number", "off"),
+    SamplingOption("seed", "Seed", "whole", "same seed, same answer", "random"),
     SamplingOption("max_tokens", "Max tokens", "whole", "length limit of an answer", "none"),
-    SamplingOption("stop", "Stop strings", "texts", "end an answer before any of these"),
+    SamplingOption("stop", "Stop strings", "texts", "end before any of these"),
 )
 BY_NAME = {option.name: option for option in OPTIONS}
 _SHORT = {"temp": "temperature", "t": "temperature", "rep": "repetition_penalty"}

@@ -22,6 +22,8 @@ from localpaged.tui.workspace import EngineStatus
 
 PRODUCT = "localpaged"
 LOAD_BAR_CELLS = 16
+BRIEF_CELLS = 56
+"""With less room beside it, a chat's title matters more than the tokens of its context."""
 CONTEXT_WARNING, CONTEXT_ALARM = 0.75, 0.90
 
 
@@ -61,16 +63,22 @@ def top_runs(
 
 
 def title_runs(
-    session: SessionModel, engine: EngineStatus, *, position: tuple[int, int] | None
+    session: SessionModel,
+    engine: EngineStatus,
+    *,
+    position: tuple[int, int] | None,
+    cells: int,
 ) -> tuple[list[Run], list[Run]]:
     """The chat's title, its place among the chats where no list shows it, its context."""
     left = [Run(visible(session.title), Role.TEXT, STRONG)]
     if position is not None:
         left.insert(0, Run(f"{position[0]}/{position[1]}  ", Role.FAINT))
-    return left, context_runs(session, engine)
+    return left, context_runs(session, engine, is_brief=cells < BRIEF_CELLS)
 
 
-def context_runs(session: SessionModel, engine: EngineStatus) -> list[Run]:
+def context_runs(
+    session: SessionModel, engine: EngineStatus, *, is_brief: bool = False
+) -> list[Run]:
     """How much of the model's context the chat fills."""
     use = context_use(session, engine)
     if use is None:
@@ -79,7 +87,8 @@ def context_runs(session: SessionModel, engine: EngineStatus) -> list[Run]:
     if use.share >= CONTEXT_WARNING:
         role = Role.ERROR if use.share >= CONTEXT_ALARM else Role.WARNING
     used, limit = compact(use.used), compact(use.limit)
-    return [Run(f"context {used} of {limit}  {percent(use.used, use.limit)}", role)]
+    tokens = "" if is_brief else f"{used} of {limit}  "
+    return [Run(f"context {tokens}{percent(use.used, use.limit)}", role)]
 
 
 def warning_runs(session: SessionModel, engine: EngineStatus, glyphs: Glyphs) -> list[Run]:

@@ -348,3 +348,11 @@ async def test_a_model_that_loads_tells_how_far_it_is_in_its_pane():
             await finish(shown, screen)
             assert "other-11" in shown.text
             assert "own block, no other answer of its model" in shown.text
+
+
+async def test_the_page_of_keys_tells_how_it_closes_on_a_small_screen():
+    async with comparing("/compare n=2 Sky?", size=SMALL) as (shown, _):
+        await shown.press("f1")
+        assert "Left Right" in shown.text and "Esc closes" in shown.text
+        await shown.press("end")
+        await shown.until_shown("Back to the chat")

@@ -104,3 +104,17 @@ async def test_each_chat_keeps_its_own_place():
             assert "several at the same time" in shown.text
             await shown.press("alt+left")
             assert top_line(shown) == held
+
+
+async def test_nothing_is_told_of_lines_below_where_all_are_in_view():
+    engine = ScriptedEngine([LINES[:24]])
+    with open_service(engine) as service:
+        async with stage(service, engine) as shown:
+            await shown.ask("go")
+            await shown.answer()
+            shown.transcript.focus()
+            await shown.press("g")
+            assert "lines below" in shown.text
+            await shown.resize(80, 60)
+            await shown.beat()
+            assert "below" not in shown.text

@@ -70,3 +70,23 @@ async def test_the_smallest_screen_shows_the_prompt_and_the_end_of_the_answer():
             await shown.write("next")
             assert "the end" in shown.text
             assert "❯ next" in shown.text
+
+
+async def test_a_narrow_title_line_tells_the_share_of_the_context_alone():
+    engine = ScriptedEngine([LONG[:20]])
+    with open_service(engine) as service:
+        async with stage(service, engine, size=(40, 16)) as shown:
+            await shown.ask("What is a rather long question?")
+            await shown.answer()
+            assert "What is a rather" in screen_lines(shown.app)[1]
+            assert screen_lines(shown.app)[1].rstrip().endswith("context 1 %")
+
+
+async def test_narrow_offers_are_not_cut_in_mid_word():
+    engine = ScriptedEngine()
+    with open_service(engine) as service:
+        async with stage(service, engine, size=(40, 16)) as shown:
+            await shown.write("/se")
+            await shown.until_shown("/set")
+            (line,) = [line for line in screen_lines(shown.app) if "/set" in line]
+            assert line.strip() == "› /set temp=0.7 top_p=0.9"

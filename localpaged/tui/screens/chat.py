@@ -165,7 +165,8 @@ class ChatScreen(Screen[None]):
         position = None
         if not self.sidebar.display:
             position = (listed.index(current) + 1, len(listed))
-        self._title.set(*chrome.title_runs(current, engine, position=position))
+        room = self._title.content_size.width
+        self._title.set(*chrome.title_runs(current, engine, position=position, cells=room))
         others = [s for s in workspace.running if s is not current]
         below = chrome.below_runs(self._unseen_lines, glyphs)
         state = (
@@ -336,7 +337,8 @@ class ChatScreen(Screen[None]):
 
     @on(Transcript.Moved)
     def _moved(self, message: Transcript.Moved) -> None:
-        self._unseen_lines = None if message.is_following else message.unseen_lines
+        # what is not followed may be in view as a whole: the terminal has grown
+        self._unseen_lines = None if message.is_following else message.unseen_lines or None
         self.redraw()
 
     def on_click(self, event: events.Click) -> None:

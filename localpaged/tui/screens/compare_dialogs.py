@@ -15,6 +15,7 @@ from textual.widgets import Static
 from localpaged.tui.compare.keys import KEYS
 from localpaged.tui.markdown.line import Role, Run
 from localpaged.tui.paint import content_of
+from localpaged.tui.screens.page import fit_page
 
 KEY_CELLS = 20
 
@@ -39,6 +40,10 @@ class PageScreen(ModalScreen[None]):
             with VerticalScroll():
                 yield Static(content_of(body), id="page-body")
             yield Static(content_of(hint), classes="dialog-hint")
+
+    def on_resize(self) -> None:
+        """The line below the page stays in view."""
+        fit_page(self)
 
     @property
     def plain(self) -> str:

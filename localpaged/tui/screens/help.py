@@ -22,11 +22,9 @@ from localpaged.tui.keys import (
 )
 from localpaged.tui.markdown.line import STRONG, Role, Run
 from localpaged.tui.paint import content_of
+from localpaged.tui.screens.page import fit_page
 
 KEY_CELLS = 25
-DIALOG_PERCENT = 90
-"""How much of the screen's height a dialog may have, as the styles say."""
-ROWS_AROUND = 6
 LABEL_CELLS = 33
 
 
@@ -66,8 +64,7 @@ class HelpScreen(ModalScreen[None]):
 
     def on_resize(self) -> None:
         """The page scrolls where not all of it fits; the line below it stays in view."""
-        most = self.app.size.height * DIALOG_PERCENT // 100 - ROWS_AROUND
-        self.query_one(VerticalScroll).styles.max_height = max(2, most)
+        fit_page(self)
 
     def action_dismiss_help(self) -> None:
         """Close."""

@@ -102,6 +102,8 @@ class OptionsScreen(ModalScreen[ChatOptions | None]):
     def on_mount(self) -> None:
         """Tell what is wrong, or what it costs, from the start."""
         self._shown_system = self.query_one(TextBox).text
+        # in line with the fields below it; a stylesheet takes no 0
+        self.query_one("#option-model", Button).styles.line_pad = 0
         self._tell()
 
     def on_resize(self) -> None:

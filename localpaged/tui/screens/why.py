@@ -14,6 +14,7 @@ from textual.widgets import Static
 from localpaged.chat.cache_report import CacheReport
 from localpaged.tui.memory.why import why_lines
 from localpaged.tui.paint import content_of
+from localpaged.tui.screens.page import fit_page
 
 
 class WhyScreen(ModalScreen[None]):
@@ -38,7 +39,8 @@ class WhyScreen(ModalScreen[None]):
             yield Static(Content("Esc closes"), classes="dialog-hint")
 
     def on_resize(self) -> None:
-        """Wrap at the width there is."""
+        """Wrap at the width there is; the line below the page stays in view."""
+        fit_page(self)
         self.call_after_refresh(self._write)
 
     def on_mount(self) -> None:

@@ -90,7 +90,9 @@ class Suggestions(Widget):
             Run(offer.label, Role.DIM),
         ]
         key = Run(f"  {offer.key}" if offer.key else "", Role.FAINT)
-        return [*runs, key] if cells_of([*runs, key]) <= room else runs
+        # what does not fit is left out, not cut in mid-word; what is to be written stays
+        fitting = ([*runs, key], runs)
+        return next((row for row in fitting if cells_of(row) <= room), runs[:-1])
 
 
 def _usage(offer: Offer) -> str:
