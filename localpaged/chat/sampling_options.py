@@ -87,10 +87,8 @@ OPTIONS = (
     SamplingOption(
         "repetition_penalty", "Repetition penalty", "number", "above 1 avoids what was said"
     ),
-    SamplingOption("presence_penalty", "Presence penalty", "number", "for tokens the answer has"),
-    SamplingOption(
-        "frequency_penalty", "Frequency penalty", "number", "for every time it has them"
-    ),
+    SamplingOption("presence_penalty", "Presence penalty", "number", "taken off once it was used"),
+    SamplingOption("frequency_penalty", "Frequency penalty", "number", "taken off for each use"),
     SamplingOption("dry", "DRY", "dry", "against loops; on or number", "off"),
     SamplingOption("seed", "Seed", "whole", "same seed, same answer", "random"),
     SamplingOption("max_tokens", "Max tokens", "whole", "length limit of an answer", "none"),

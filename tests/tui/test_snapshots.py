@@ -66,6 +66,14 @@ def album() -> Album:
     return Album(FOLDER)
 
 
+def test_every_kept_picture_is_taken_by_a_test():
+    source = Path(__file__).read_text(encoding="utf-8")
+    for path in FOLDER.iterdir():
+        name, _, _ = path.stem.rpartition("-")  # what stands behind it is the size
+        names = (name, name.rpartition("-")[0])  # of a compare there are several
+        assert any(f'"{name}"' in source for name in names), f"nothing takes {path.name}"
+
+
 async def step(shown: Stage, clock: Clock, count: int) -> None:
     """Let the engine make steps of 10 ms."""
     for _ in range(count):

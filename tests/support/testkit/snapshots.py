@@ -55,6 +55,7 @@ def still() -> Iterator[Clock]:
     clock, numbers = Clock(), itertools.count(1)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TZ", "UTC")
+        patch.delenv("NO_COLOR", raising=False)
         patch.setattr(time, "time", clock)
         for module in ("screens.chat.time", "screens.history.time"):
             patch.setattr(f"localpaged.tui.{module}", clock)
@@ -115,5 +116,5 @@ class Album:
     def check(self) -> None:
         """Fail with every difference there was, and tell how they are accepted."""
         if self._faults:
-            how = f"If this is as it should be: {ACCEPT_VARIABLE}=1 pytest {self._folder.parent}"
+            how = f"If all is as it should be, run the test again with {ACCEPT_VARIABLE}=1."
             raise AssertionError("\n\n".join([*self._faults, how]))
