@@ -111,6 +111,7 @@ async def test_a_fork_while_an_answer_runs_has_its_question_as_draft():
             await shown.step(2)
             await shown.press("ctrl+f")
             assert (lines(shown), shown.prompt.text) == ([], "running")
+            assert "before its first message" in shown.text
             await finish(shown)
 
 

@@ -203,9 +203,12 @@ class BranchCommands(CommandGroup):
         assert forked is not None, "a fork is listed at once"
         self._chats.go_to(forked)
         self._screen.set_focus(self._prompt)
-        num = len(forked.entries)
-        shared = "1 message" if num == 1 else f"{num} messages"
-        self._app.tell(f"A fork of “{visible(session.title)}”: {shared} shared, no memory taken")
+        num, title = len(forked.entries), visible(session.title)
+        if num:
+            shared = "1 message" if num == 1 else f"{num} messages"
+            self._app.tell(f"A fork of “{title}”: {shared} shared, no memory taken")
+        else:
+            self._app.tell(f"A fork of “{title}” before its first message, which can be sent anew")
 
     # the history and what is shown
 
