@@ -44,7 +44,7 @@ def run_compare(prompt: tuple[str, ...], options: Mapping[str, Any]) -> int:
     On a terminal the compare screen shows it, unless something else was asked for.
     """
     is_printed = options["is_json"] or options["is_plain"]
-    if not is_printed and sys.stdin.isatty() and sys.stdout.isatty():
+    if not is_printed and _has_screen():
         return _show(prompt, options)
     output: Output = JsonOutput() if options["is_json"] else TextOutput()
     comparing = _Comparing(output)
@@ -57,6 +57,15 @@ def run_compare(prompt: tuple[str, ...], options: Mapping[str, Any]) -> int:
     if exit_code == 0 and (failed := comparing.failure()) is not None:
         raise failed
     return exit_code
+
+
+def _has_screen() -> bool:
+    """Whether there is a terminal that the answers can be drawn on."""
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        return False
+    from localpaged.tui.terminal import can_place_cursor
+
+    return can_place_cursor()
 
 
 def _show(prompt: tuple[str, ...], options: Mapping[str, Any]) -> int:

@@ -32,6 +32,11 @@ TAIL_BYTES = 8_192
 TAIL_LINES = 6
 
 
+def can_place_cursor() -> bool:
+    """Whether the terminal is one that a screen can be drawn on, by what TERM says."""
+    return os.environ.get("TERM", "").lower() not in DUMB_TERMINALS
+
+
 def run_chat(
     open_service: OpenService,
     *,
@@ -54,7 +59,8 @@ def run_chat(
             'For pipes and scripts there is: localpaged ask "your question"\n'
         )
         return NO_TERMINAL_EXIT_CODE
-    if (kind := os.environ.get("TERM", "")).lower() in DUMB_TERMINALS:
+    if not can_place_cursor():
+        kind = os.environ["TERM"]
         _tell(
             f"localpaged chat needs a terminal that can place its cursor, and TERM is {kind}. "
             'Without one there is: localpaged ask "your question"\n'

@@ -155,6 +155,13 @@ def test_a_terminal_opens_the_compare_screen_over_the_chat(listed_home):
     store.close()
 
 
+def test_a_terminal_without_a_cursor_has_the_answers_printed(listed_home):
+    line = command_line("compare", "Why?", script=["Some ", "answer."])
+    with in_terminal(line, columns=60, env={"TERM": "dumb"}) as terminal:
+        assert terminal.wait() == 0
+        assert sum(line.strip() == "Some answer." for line in terminal.text.splitlines()) == 2
+
+
 def test_a_wide_plain_terminal_shows_columns_and_a_narrow_one_does_not(listed_home):
     def shown(columns: int) -> list[str]:
         line = command_line("compare", "Why?", "--plain", script=["Some ", "answer."])
