@@ -265,3 +265,21 @@ async def test_letters_choose_nothing_where_nobody_writes():
             assert isinstance(shown.dialog, ContextScreen)
             await shown.press("escape")
             assert shown.prompt.text == ""
+
+
+async def test_without_a_way_on_nothing_asks_by_itself():
+    engine = small_engine()
+    with open_service(engine) as service:
+        async with stage(service, engine) as shown:
+            counted = service.context.room
+            rooms = []
+            service.context.room = lambda chat_id: rooms.append(counted(chat_id)) or rooms[-1]
+            await shown.ask("q" * 700)
+            await shown.answer()
+            await shown.until(lambda: bool(rooms) and rooms[0].done())
+            await shown.beat()
+            assert shown.dialog is None
+            assert "/context shows" in shown.text
+            await shown.write("/context")
+            await shown.press("enter")
+            await shown.until(lambda: isinstance(shown.dialog, ContextScreen))

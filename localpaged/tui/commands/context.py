@@ -91,8 +91,8 @@ class ContextCommands(CommandGroup):
             answer.turn = replace(answer.turn, prompt_tokens=room.prompt_tokens)
         if session is not self._workspace.current or self._app.screen is not self._screen:
             return
-        if self._prompt.text and not is_asked:
-            return
+        if not is_asked and (self._prompt.text or not _has_ways(room)):
+            return  # who writes, or has nothing to choose from, is told by the line below the chat
 
         def chosen(choice: str | None) -> None:
             if choice == SLIDE:
@@ -194,3 +194,7 @@ class ContextCommands(CommandGroup):
         mark_full(session, self._workspace.engine)
         if is_current:
             self._screen.show_current()
+
+
+def _has_ways(room: ContextRoom) -> bool:
+    return bool(room.slide or room.summary or room.places)
