@@ -6,12 +6,16 @@ import pytest
 
 from localpaged.engine.params import Request
 from localpaged.errors import LocalPagedError
+from localpaged.store.rows import Chat
+from localpaged.store.store import Store
+from localpaged.store.tree import make_message
+from localpaged.store.writes import Write
 from localpaged.tui.glyphs import ASCII
 from localpaged.tui.screens.tokens import TokenScreen
 from localpaged.tui.theme import LIGHT
 from testkit.fake_model import END_ID, HALF_BASE, piece_id, read_prompt
 from testkit.past_chats import write_chat
-from testkit.screens import LARGE, SMALL, Stage, open_service, stage
+from testkit.screens import LARGE, SMALL, TIMEOUT_S, Stage, open_service, stage
 from testkit.scripted_engine import Answer, ScriptedEngine
 
 SIZES = pytest.mark.parametrize("size", [SMALL, LARGE], ids=["80x24", "140x40"])
@@ -293,3 +297,20 @@ async def test_what_comes_while_the_help_lies_over_the_view_is_not_lost(is_faili
                 await shown.press("escape")
                 assert shown.dialog is dialog
                 await shown.until_shown("5 of 10")
+
+
+async def test_an_answer_that_nobody_knows_the_making_of_has_no_tokens_to_look_at():
+    store = Store.open()
+    question = make_message(None, "user", "q")
+    answer = make_message(question.hash, "assistant", "an answer")
+    chat = Chat("old", "old", answer.hash, "", "", 1.0, 1.0)
+    store.submit(Write(messages=(question, answer), new_chats=(chat,))).result(TIMEOUT_S)
+    store.close()
+    engine = ScriptedEngine(script)
+    with open_service(engine) as service:
+        async with stage(service, engine) as shown:
+            shown.transcript.focus()
+            await shown.press("t")
+            assert shown.dialog is None
+            await shown.until_shown("is not known any more")
+            assert engine.submitted == []

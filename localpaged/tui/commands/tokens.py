@@ -29,6 +29,9 @@ class TokenCommands(CommandGroup):
         if answer is None:
             self._app.tell("There is no answer to look at yet.")
             return
+        if not answer.turn.id:
+            self._app.tell("What made this answer is not known any more, so its tokens are not.")
+            return
         screen = TokenScreen(self._screen.glyphs)
 
         def shown(view: TokenView) -> None:
