@@ -17,6 +17,7 @@ from localpaged.chat.token_chances import TokenChance
 from localpaged.errors import LocalPagedError
 from localpaged.plain_text import visible
 from localpaged.store.rows import Turn, TurnStatus
+from localpaged.tui.terminal import can_place_cursor
 
 SHOWN_CHARS = 24
 
@@ -48,15 +49,16 @@ class Answer(Protocol):
 
 
 class StatusLine:
-    """A passing line on stderr, if that is a terminal. Main thread."""
+    """A passing line on stderr, if that is a terminal that can take it back. Main thread."""
 
     def __init__(self) -> None:
         self.is_on_terminal = sys.stderr.isatty()
+        self._is_final = self.is_on_terminal and not can_place_cursor()
         self._is_shown = False
 
     def show(self, line: str) -> None:
         """Replace what is shown; an empty line takes it away."""
-        if self.is_on_terminal and (line or self._is_shown):
+        if self.is_on_terminal and not self._is_final and (line or self._is_shown):
             sys.stderr.write(f"\r\x1b[K{visible(line)}")
             sys.stderr.flush()
             self._is_shown = bool(line)

@@ -159,6 +159,7 @@ def test_a_terminal_without_a_cursor_has_the_answers_printed(listed_home):
     line = command_line("compare", "Why?", script=["Some ", "answer."])
     with in_terminal(line, columns=60, env={"TERM": "dumb"}) as terminal:
         assert terminal.wait() == 0
+        assert b"\x1b" not in terminal.output
         assert sum(line.strip() == "Some answer." for line in terminal.text.splitlines()) == 2
 
 
