@@ -356,3 +356,17 @@ async def test_the_page_of_keys_tells_how_it_closes_on_a_small_screen():
         assert "Left Right" in shown.text and "Esc closes" in shown.text
         await shown.press("end")
         await shown.until_shown("Back to the chat")
+
+
+async def test_what_the_looks_of_a_difference_mean_stays_in_view_below_a_long_heading():
+    def script(request: Request) -> list[str]:
+        return [f"{word}{request.sampling.temperature} " for word in range(200)]
+
+    async with comparing("/compare t=0.2,0.9 Sky?", size=(40, 24), script=script) as (
+        shown,
+        screen,
+    ):
+        await finish(shown, screen)
+        await shown.press("d")
+        assert isinstance(shown.app.screen, PageScreen)
+        await shown.until_shown("only in")

@@ -184,7 +184,7 @@ class OptionCommands(CommandGroup):
 
     def _offer(self) -> Offer:
         known = self._app.service.models()
-        default = next((model.name for model in known if model.is_default), "the default model")
+        default = next((model.name for model in known if model.is_default), "no model yet")
         return Offer(
             defaults=self._app.service.default_sampling,
             models=[_choice(model) for model in known],
