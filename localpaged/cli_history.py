@@ -164,6 +164,8 @@ def archive(chats: tuple[str, ...], undo: bool) -> None:
     """Take chats off the list; they are still found."""
     with open_store() as store:
         for found in [find_chat(store, chat) for chat in chats]:
+            if not undo:
+                refuse_answering(store, found)
             change(store, found, archived_at=None if undo else time.time())
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -13,7 +14,7 @@ from localpaged.store.scope import ChatScope
 from localpaged.store.store import Store
 from localpaged.store.writes import Write, change_chat
 from testkit.builders import make_chat
-from testkit.commands import assert_refused, call
+from testkit.commands import assert_refused, call, start
 from testkit.past_chats import write_chat
 
 HOSTILE = "\x1b]52;c;x\x07 needle \u202e[b]"
@@ -207,6 +208,20 @@ def test_deleting_asks_first(chat_id):
 @pytest.mark.parametrize("title", ["\u202e\u200b", " ", "\n"])
 def test_a_title_that_nobody_sees_is_refused(chat_id, title):
     assert_refused(call("history", "rename", chat_id, title), 2, "title")
+
+
+def test_a_chat_that_is_answering_is_neither_archived_nor_deleted(listed_home):
+    streams = {"stdin": subprocess.DEVNULL}
+    with start("ask", "Hi", streams=streams, script=["word "], times=100_000) as answering:
+        assert answering.stdout is not None
+        assert answering.stdout.read(4) == b"word"
+        (chat_id,) = listed()
+        for command in (("archive", chat_id), ("rm", "--yes", chat_id)):
+            assert_refused(call("history", *command), 1, "being answered", "Stop it there")
+        answering.send_signal(signal.SIGINT)
+        answering.communicate(timeout=20)
+    assert listed("listed") == [chat_id]
+    assert call("history", "archive", chat_id).code == 0
 
 
 def test_it_works_while_the_history_is_open_elsewhere(chat_id):
