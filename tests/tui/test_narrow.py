@@ -90,3 +90,13 @@ async def test_narrow_offers_are_not_cut_in_mid_word():
             await shown.until_shown("/set")
             (line,) = [line for line in screen_lines(shown.app) if "/set" in line]
             assert line.strip() == "› /set temp=0.7 top_p=0.9"
+
+
+async def test_an_empty_chat_begins_at_its_first_line():
+    engine = ScriptedEngine([LONG])
+    with open_service(engine) as service:
+        async with stage(service, engine, size=(40, 16)) as shown:
+            await shown.until_shown("Every answer is computed on this")
+            await shown.ask("x")
+            await shown.step(60)
+            assert "word55" in shown.text

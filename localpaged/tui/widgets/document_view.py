@@ -269,7 +269,8 @@ class DocumentView(ScrollView, can_focus=True):
         self.set_reactive(Widget.virtual_size, size)
         self._scroll_update(size)
         if self.is_following:
-            self.put(self.max_scroll_y)
+            # what an empty chat says is read from its beginning
+            self.put(self.max_scroll_y if self.document.session.entries else 0)
         self._tell_moved()
 
     def _scroll_to(self, x: float | None = None, y: float | None = None, **options: Any) -> bool:
