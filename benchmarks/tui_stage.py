@@ -1,6 +1,6 @@
 """One run of the program for benchmarks/tui.py: scripted or real, with a screen or without.
 
-    python benchmarks/tui_stage.py scripted|screen|headless PANES SECONDS
+    python benchmarks/tui_stage.py scripted|headless|list|panes PANES SECONDS
 
 Writes report.json into LOCALPAGED_HOME and ends by itself.
 """
@@ -83,8 +83,12 @@ def _run_app(service: ChatService, panes: int, seconds: float) -> list[float]:
     return lags_ms
 
 
-def real(panes: int, seconds: float, *, has_screen: bool) -> None:
-    """Let the default model write `panes` answers; write its tokens a second."""
+def real(panes: int, seconds: float, mode: str) -> None:
+    """Let the default model write `panes` answers; write its tokens a second.
+
+    `mode`: headless without a screen, list with one chat shown and the others in the list, panes
+    side by side.
+    """
     from localpaged.chat.compare import make_specs
     from localpaged.config import Settings
     from localpaged.models.catalogue import DEFAULT_MODEL
@@ -95,7 +99,7 @@ def real(panes: int, seconds: float, *, has_screen: bool) -> None:
     service = open_service(Settings(model=DEFAULT_MODEL, sampling=endless))
     rates: list[float] = []
     try:
-        if has_screen:
+        if mode != "headless":
             from localpaged.tui.app import LocalPagedApp
 
             app = LocalPagedApp(service)
@@ -103,7 +107,13 @@ def real(panes: int, seconds: float, *, has_screen: bool) -> None:
             def measure() -> None:
                 while not app.is_opened:
                     time.sleep(TICK_S)
-                app.call_from_thread(app.commands.told["compare"], f"n={panes} {QUESTION}")
+                if mode == "panes":
+                    app.call_from_thread(app.commands.told["compare"], f"n={panes} {QUESTION}")
+                else:
+                    for _ in range(panes):
+                        app.call_from_thread(app.commands.chats.new)
+                        app.call_from_thread(app.workspace.send, QUESTION)
+                    app.call_from_thread(app.chat.show_current)
                 rates.append(_measure(service, panes, seconds))
                 app.call_from_thread(app.exit)
 
@@ -142,7 +152,7 @@ def main() -> None:
         if mode == "scripted":
             scripted(panes, seconds)
         else:
-            real(panes, seconds, has_screen=mode == "screen")
+            real(panes, seconds, mode)
 
 
 if __name__ == "__main__":
