@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-SPINS = "1000"
+SPINS = "10000"
 """Rounds a thread of libgomp looks for work before it sleeps; 300,000 when nobody says so."""
 
 

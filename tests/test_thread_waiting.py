@@ -13,7 +13,7 @@ START = "from localpaged.thread_waiting import wait_briefly; wait_briefly(); "
 @pytest.mark.parametrize(
     ("given", "expected"),
     [
-        ({}, "1000"),
+        ({}, "10000"),
         ({"GOMP_SPINCOUNT": "5"}, "5"),
         ({"OMP_WAIT_POLICY": "ACTIVE"}, "None"),
     ],
