@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, field
 
-import psutil
-
 from localpaged.engine.params import SamplingParams
 from localpaged.errors import ConfigError
 
@@ -55,16 +53,22 @@ class Settings:
                 f"{self.kv_memory_bytes:,} bytes of KV memory are too few to chat.",
                 hint=f"Give it at least {MIN_KV_MEMORY_BYTES >> 20}M.",
             )
+        if self.host_memory_bytes:
+            self._check_host_memory()
+        num_cores = os.cpu_count() or 1
+        if self.threads is not None and not 1 <= self.threads <= num_cores:
+            raise ConfigError(
+                f"{self.threads:,} threads were asked for; this machine has {num_cores} cores.",
+                hint=f"Give 1 to {num_cores}, or leave it out.",
+            )
+
+    def _check_host_memory(self) -> None:
+        import psutil
+
         total_bytes = psutil.virtual_memory().total
         if self.host_memory_bytes > total_bytes:
             raise ConfigError(
                 f"{self.host_memory_bytes / 2**30:,.1f} GiB of host memory were asked for; this "
                 f"machine has {total_bytes / 2**30:,.1f}.",
                 hint="Ask for less with --host-memory, or leave it out.",
-            )
-        num_cores = os.cpu_count() or 1
-        if self.threads is not None and not 1 <= self.threads <= num_cores:
-            raise ConfigError(
-                f"{self.threads:,} threads were asked for; this machine has {num_cores} cores.",
-                hint=f"Give 1 to {num_cores}, or leave it out.",
             )

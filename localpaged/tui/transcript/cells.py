@@ -10,7 +10,6 @@ from localpaged.tui.figures import grouped
 from localpaged.tui.glyphs import Glyphs
 from localpaged.tui.keys import key_of
 from localpaged.tui.labels import with_file_labels
-from localpaged.tui.markdown.growing import GrowingMarkdown
 from localpaged.tui.markdown.line import BLANK, Line, Role, Run, indent
 from localpaged.tui.markdown.wrap import TAB_CELLS, wrap_runs
 from localpaged.tui.session import Answer, Question
@@ -108,6 +107,9 @@ class AnswerCell:
         self._glyphs = glyphs
         self._width = width
         self._fold = ThoughtFold(answer, glyphs, width, folds)
+        # the first picture has no answer, and does not wait for a parser of Markdown
+        from localpaged.tui.markdown.growing import GrowingMarkdown
+
         self._growing = GrowingMarkdown(_text_width(width))
         self._fed = 0
         self.is_finished = False
