@@ -14,7 +14,7 @@ from localpaged.cli_errors import exit_code_of
 from localpaged.cli_history import history
 from localpaged.cli_models import models
 from localpaged.cli_options import engine_options, memory_options, settings_from
-from localpaged.cli_sampling import sampling_options
+from localpaged.cli_sampling import Temperatures, all_of, sampling_options
 from localpaged.cli_text import TEXT
 from localpaged.config_file import read_config
 from localpaged.errors import ConfigError
@@ -127,7 +127,13 @@ def ask(question: tuple[str, ...], **options: Any) -> int:
 @click.option("--model", "-m", "models", multiple=True, help="A model that answers. Repeatable.")
 @click.option("--samples", "-n", "num_samples", type=int, help="Answers of each model.")
 @click.option(
-    "--temperature", "-t", "temperatures", type=float, multiple=True, help="Go round in samples."
+    "--temperature",
+    "-t",
+    "temperatures",
+    type=Temperatures(),
+    multiple=True,
+    callback=all_of,
+    help="Go round in samples: 0.2,0.9, or repeated.",
 )
 @click.option("--seed", type=int, help="Seed of the first sample; the next ones count up.")
 @click.option("--system", "-s", type=TEXT, help="System prompt.")
@@ -144,8 +150,9 @@ def compare(prompt: tuple[str, ...], **options: Any) -> int:
 
     The prompt is read once for each model. What comes through stdin is put behind it. On a terminal
     the chat opens with the answers side by side. Otherwise, or with --plain, they go to stdout,
-    each below a line that names it, or in columns where a terminal has room for them. Without -n
-    there are two samples of a single model, one of each of several, or one for each temperature.
+    each below a line that names it, or in columns where a terminal has room for them. They come in
+    their order, each once it and those before it are complete. Without -n there are two samples of
+    a single model, one of each of several, or one for each temperature.
     The answers are kept: `/compares` in the chat goes on with them.
 
     Exit codes are those of `ask`; when only some answers fail, the code is the first one's.

@@ -70,7 +70,9 @@ class Output(Protocol):
 
 
 class TextOutput:
-    """Prints each answer when it is complete, below a line that names it.
+    """Prints answers in their order, each once it and all before it are complete.
+
+    A line above an answer names it.
 
     On a terminal with room they stand side by side instead, when all are complete.
     """
@@ -79,6 +81,7 @@ class TextOutput:
         self._status = StatusLine()
         self._may_use_columns = sys.stdout.isatty() and _num_columns() > 1
         self._printed: set[int] = set()
+        self._waiting: dict[int, Compared] = {}
 
     def status(self, line: str) -> None:
         """See Output."""
@@ -86,8 +89,11 @@ class TextOutput:
 
     def ended(self, answer: Compared) -> None:
         """See Output."""
-        if not self._may_use_columns:
-            self._print(answer)
+        if self._may_use_columns:
+            return
+        self._waiting[answer.number] = answer
+        while (due := self._waiting.pop(len(self._printed) + 1, None)) is not None:
+            self._print(due)
 
     def end(self, answers: Sequence[Compared], error: Exception | None, compare_id: str) -> None:
         """See Output."""

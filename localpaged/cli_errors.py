@@ -68,7 +68,10 @@ def _aborted(error: click.Abort) -> int:
     if isinstance(error.__cause__ or error.__context__, KeyboardInterrupt):
         return INTERRUPTED_EXIT_CODE
     print(file=sys.stderr)
-    tell("Nothing was done: the question got no answer.")
+    tell(
+        "Nothing was done: the question got no answer.",
+        hint="Where nobody can be asked, --yes does it at once.",
+    )
     return UNEXPECTED_EXIT_CODE
 
 

@@ -57,7 +57,8 @@ def history(ctx: click.Context) -> None:
       0  done; a search that finds nothing, too
       1  not possible now: a file that is no chat, a chat that is answering
       2  wrong use: an option, an id that several chats begin with
-      6  no such chat; the history cannot be read or written
+      4  no such chat
+      6  the history cannot be read or written
     """
     if ctx.invoked_subcommand is None:
         ctx.invoke(list_chats)

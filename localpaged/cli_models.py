@@ -7,6 +7,7 @@ untrusted and are printed through `visible`.
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 from dataclasses import asdict
@@ -86,14 +87,14 @@ def list_models(as_json: bool) -> None:
 
 
 @models.command()
-@click.argument("model")
+@click.argument("model", required=False)
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object.")
-def info(model: str, as_json: bool) -> None:
-    """Describe MODEL: a listed name, or a path."""
+def info(model: str | None, as_json: bool) -> None:
+    """Describe MODEL: a listed name, or a path; without it the model that answers by default."""
     from localpaged.models.registry import find_model
     from localpaged.models.summary import model_summary
 
-    summary = model_summary(find_model(model))
+    summary = model_summary(find_model(model or _usual_model()))
     if as_json:
         _print_json(asdict(summary))
     else:
@@ -123,6 +124,17 @@ def rm(names: tuple[str, ...], yes: bool) -> None:
             remove_entry(entry)
             stays = "" if entry.is_owned else f"; its files stay at {where}"
             click.echo(f"{name} is removed{stays}.", err=True)
+
+
+def _usual_model() -> str:
+    """The name of the model that answers by default; of the only one, if no other is set."""
+    from localpaged.cli_options import ENGINE_KEYS, settings_from
+    from localpaged.models.catalogue import DEFAULT_MODEL
+    from localpaged.models.registry import list_entries
+
+    usual = settings_from({"model": os.environ.get(ENGINE_KEYS["model"].variable)}).model
+    entries = list_entries()
+    return entries[0].name if usual == DEFAULT_MODEL and len(entries) == 1 else usual
 
 
 def _described(summary: ModelSummary) -> list[tuple[str, ...]]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -51,6 +52,28 @@ class TokenBias(click.ParamType[tuple[int, float]]):
             self.fail(f"{value!r} is no bias; write 42=-3.5.", param, ctx)
 
 
+class Temperatures(click.ParamType[tuple[float, ...]]):
+    """One temperature or several, as 0.2,0.9."""
+
+    name = "float[,float...]"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[float, ...]:
+        """Return the numbers in their order."""
+        try:
+            return tuple(float(part) for part in str(value).split(","))
+        except ValueError:
+            self.fail(f"{value!r} is no temperature; write 0.7, or several as 0.2,0.9.", param, ctx)
+
+
+def all_of(
+    ctx: click.Context, param: click.Parameter, values: Sequence[tuple[float, ...]]
+) -> tuple[float, ...]:
+    """Return the values of a repeated option as one list."""
+    return tuple(chain.from_iterable(values))
+
+
 def sampling_options(command: F) -> F:
     """Add the options that say how an answer is sampled and what it may be."""
     for option in reversed(_OPTIONS):
@@ -71,7 +94,13 @@ def overrides_from(options: Mapping[str, Any]) -> dict[str, Any]:
     if options["logprobs"] is not None and not options["is_json"]:
         raise ConfigError("--logprobs is told in JSON alone.", hint="Add --json.")
     grammar = _grammar(options)
-    return overrides if grammar is None else {**overrides, "grammar": grammar}
+    if grammar is None:
+        return overrides
+    from localpaged.engine.grammar import check
+
+    # Here, where nothing is loaded and nothing is saved yet.
+    check(grammar)
+    return {**overrides, "grammar": grammar}
 
 
 def _grammar(options: Mapping[str, Any]) -> Grammar | None:

@@ -19,7 +19,7 @@ LocalPagedError(message, hint)
     ├── DatabaseDamaged    not a database of ours, or corrupt
     ├── DatabaseTooNew     written by a newer localpaged
     ├── DiskFull           a write did not fit
-    └── NotInHistory       no such chat, turn or message
+    └── NotInHistory       no such chat, turn or message: like a model that is not there
 
 `assert` is for our own bugs; everything a user can cause is one of these.
 `exit_code` is what the command line returns for it (README, "Exit codes").
@@ -123,3 +123,5 @@ class DiskFull(StoreError):
 
 class NotInHistory(StoreError):
     """No such chat, turn or message."""
+
+    exit_code = 4

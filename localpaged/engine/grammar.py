@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,8 @@ JSON_LAYOUT: JsonCompileOptions = {
     "item_separator": ", ",
     "key_separator": ": ",
 }
+
+_PLACE = re.compile(r"(?:at )?([0-9]+)\(([0-9]+)\): ")
 
 
 class Matcher:
@@ -81,7 +84,7 @@ class GrammarCompiler:
             self._tokenizer = self._make_tokenizer()
         matcher = LLMatcher(self._tokenizer, _compilable(grammar), log_level=0)
         if matcher.is_error():
-            raise _unusable(grammar, _first_line(matcher.get_error()))
+            raise _unusable(grammar, _reason(grammar, matcher.get_error()))
         if begun_ids and not matcher.consume_tokens(list(begun_ids)):
             raise _unusable(grammar, "the answer did not begin by it")
         eos_ids = frozenset(self._tokenizer.eos_tokens)
@@ -103,6 +106,14 @@ class GrammarCompiler:
             n_vocab=len(tokens),
             eos_token=eos_ids,
         )
+
+
+def check(grammar: Grammar) -> None:
+    """Raise BadParameter with what is wrong with a grammar; needs no vocabulary."""
+    from llguidance import LLMatcher
+
+    if complaint := LLMatcher.validate_grammar(_compilable(grammar)):
+        raise _unusable(grammar, _reason(grammar, complaint))
 
 
 class _TokenTable:
@@ -146,6 +157,18 @@ def _compilable(grammar: Grammar) -> str:
 def _unusable(grammar: Grammar, reason: str) -> BadParameter:
     kind = {"json_schema": "JSON schema", "regex": "regular expression", "lark": "grammar"}
     return BadParameter(f"The {kind[grammar.kind]} cannot be used: {reason.rstrip('.')}.")
+
+
+def _reason(grammar: Grammar, complaint: str) -> str:
+    """Return why a grammar cannot be used: parsers draw the place around what they say."""
+    lines = [line.strip() for line in complaint.splitlines()]
+    said = _first_line(complaint)
+    place = _PLACE.match(said)
+    reason = next((line for line in lines if line.startswith("error: ")), said)
+    reason = reason.removeprefix("error: ").removeprefix(place[0] if place else "")
+    if place is None or grammar.kind != "lark":
+        return reason
+    return f"{reason.rstrip('.')} (line {place[1]}, column {place[2]})"
 
 
 def _first_line(text: str) -> str:

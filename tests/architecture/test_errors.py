@@ -13,6 +13,7 @@ EXIT_CODES = {
     "EngineError": 5,
     "ChatError": 1,
     "StoreError": 6,
+    "NotInHistory": 4,
 }
 
 
@@ -25,7 +26,7 @@ def every_error(base=errors.LocalPagedError):
 @pytest.mark.parametrize("error", list(every_error()), ids=lambda error: error.__name__)
 def test_every_error_is_drawn_in_the_tree_and_has_its_branchs_exit_code(error):
     assert error.__name__ in (errors.__doc__ or "")
-    branch = next(c for c in reversed(error.__mro__) if c.__name__ in EXIT_CODES)
+    branch = next(c for c in error.__mro__ if c.__name__ in EXIT_CODES)
     assert error.exit_code == EXIT_CODES[branch.__name__]
 
 

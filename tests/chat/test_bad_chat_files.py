@@ -63,6 +63,8 @@ def write_answered(store: Store) -> str:
         (b'[{"mapping": {}}]', "no message"),
         (b"[NaN]", "no JSON number"),
         (b"---\nformat: localpaged-markdown 1\n---\n", "has no mark"),
+        (b"---\nformat: localpaged-markdown 1\nmark", "no line “---” ends"),
+        (b"---\ntitle: other\n---\n# Notes\n", "its first line is not “---”, followed by “format"),
         (b'---\nformat: localpaged-markdown 1\nmark: "message"\n---\nx', "end is missing"),
     ],
 )
@@ -79,6 +81,16 @@ def test_a_bad_file_gets_one_clear_sentence(
     assert str(path) in caught.value.message
     assert caught.value.message.endswith(".")
     assert store.chats() == []
+
+
+@pytest.mark.parametrize("content", ["# Notes\n", "\n---\nformat: x\n---\n", "x" * 5_000])
+def test_a_markdown_file_that_is_none_of_ours_is_told_how_one_begins(
+    store: Store, tmp_path: Path, content: str
+):
+    path = tmp_path / "notes.md"
+    path.write_text(content)
+    with pytest.raises(BadChatFile, match='“---”, followed by “format: "localpaged-markdown 1"”'):
+        import_file(store, path)
 
 
 def test_no_path_no_model_and_no_foreign_id_of_a_file_is_used(store: Store, tmp_path: Path):

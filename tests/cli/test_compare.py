@@ -56,6 +56,14 @@ def test_answers_come_below_lines_that_name_them(answer_with):
     }
 
 
+def test_answers_are_printed_in_their_order_whichever_is_complete_first(answer_with):
+    answer_with(*([f"answer-{number} "] * (40 * (4 - number) + 1) for number in range(4)))
+    done = call("compare", "Why?", "-t", "0.1,0.2,0.3", "-t", "0.4")
+    headings = re.findall(r"^== (.) .* t=(.*) seed", done.out, re.MULTILINE)
+    assert headings == [("1", "0.1"), ("2", "0.2"), ("3", "0.3"), ("4", "0.4")]
+    assert all(f"answer-{number}" in done.out for number in range(4))
+
+
 def test_json_has_every_answer_its_bill_and_where_they_part(answer_with, two_models):
     answer_with(["The ", "same ", "end"], ["The ", "same ", "start"])
     done = call(
@@ -119,6 +127,7 @@ def test_one_answer_that_fails_leaves_the_others_and_gives_its_exit_code(answer_
         (("Why?", "-n", "0"), 2, "not 0"),
         (("Why?", "-n", "17"), 2, "not 17"),
         (("Why?", "-t", "-1"), 2, "temperature"),
+        (("Why?", "-t", "0.2;0.9"), 2, "write 0.7, or several as 0.2,0.9"),
         (("Why?", "--top-p", "2"), 2, "top_p"),
         (("Why?", "-m", "nobody"), 4, "nobody"),
         (("Why?", "-n", "many"), 2, "many"),

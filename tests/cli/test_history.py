@@ -76,7 +76,7 @@ def test_an_id_that_several_chats_begin_with_is_refused(home):
 
 @pytest.mark.parametrize("name", ["nothing", "", "%", "../../etc/passwd"])
 def test_a_chat_that_is_not_there_is_refused(chat_id, name):
-    assert_refused(call("history", "show", name), 6, "There is no chat", "history list")
+    assert_refused(call("history", "show", name), 4, "There is no chat", "history list")
 
 
 def test_a_search_tells_chat_message_and_place(chat_id):
@@ -191,6 +191,10 @@ def test_chats_are_renamed_archived_deleted_and_brought_back(chat_id):
     assert (listed("listed"), listed("archived")) == ([], [chat_id])
     assert call("history", "archive", chat_id, "--undo").code == 0
     assert listed("listed") == [chat_id]
+    unanswered = call("history", "rm", chat_id)
+    assert unanswered.code == 1
+    assert "--yes" in unanswered.err
+    assert chat_id in listed()
     assert call("history", "rm", chat_id, "--yes").code == 0
     assert (listed(), listed("deleted")) == ([], [chat_id])
     assert call("history", "rm", chat_id, "--undo").code == 0

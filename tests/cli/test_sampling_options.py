@@ -8,6 +8,7 @@ import queue
 
 import pytest
 
+from localpaged import paths
 from localpaged.chat.events import TurnEnded
 from localpaged.chat.service import ChatService
 from localpaged.engine.params import MAX_GRAMMAR_CHARS, Grammar
@@ -70,6 +71,9 @@ def test_the_form_of_an_answer_can_be_a_file(answer_with, tmp_path, option, kind
         (["--grammar", "a\x00b"], "cannot be read"),
         (["--schema", "nowhere\x1b[2J.json"], "cannot be read"),
         (["--regex", ""], "A grammar has 1 to"),
+        (["--regex", "[a-"], "expression cannot be used: unclosed character class.\n"),
+        (["--schema", '{"type": 3}'], "schema cannot be used: type must be a string or array"),
+        (["--schema", "{"], "schema cannot be used: Expecting property name"),
         (["--logit-bias", "7"], "write 42=-3.5"),
         (["--logit-bias", "x=1"], "write 42=-3.5"),
         (["--logit-bias", "7=nan"], "must be from -100 to 100"),
@@ -90,6 +94,16 @@ def test_what_cannot_be_is_wrong_use_and_asks_nothing(
     assert "\x1b" not in done.err
     if "--json" not in arguments:
         assert done.out == ""
+
+
+def test_a_form_that_cannot_be_is_refused_before_anything_is_loaded_or_saved(listed_home, tmp_path):
+    file = tmp_path / "form.lark"
+    file.write_text("start: missing\n", encoding="utf-8")
+    done = call("ask", "--grammar", str(file), "Hi")
+    assert_refused(
+        done, 2, 'The grammar cannot be used: unknown name: "missing" (line 1, column 8)'
+    )
+    assert not paths.database_file().exists()
 
 
 def test_a_file_that_is_no_text_or_too_long_is_refused(answer_with, tmp_path):

@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 
 from localpaged.engine.events import FinishReason
+from localpaged.engine.grammar import check
 from localpaged.engine.params import BeamParams, DryParams, Grammar, Request, SamplingParams
 from localpaged.errors import BadParameter
 from testkit.decoders import load_decoder, make_decoder_core
@@ -237,6 +238,9 @@ def test_what_cannot_be_compiled_is_refused_in_one_sentence(model, kind, text):
     assert isinstance(outcome.fail.error, BadParameter)
     assert "cannot be used" in outcome.fail.error.message
     assert "\n" not in outcome.fail.error.message
+    with pytest.raises(BadParameter) as refused:
+        check(Grammar(kind, text))
+    assert refused.value.message == outcome.fail.error.message
     assert run(core, [make_request("b", PROMPT)])["b"].fail is None
 
 

@@ -82,6 +82,12 @@ def test_the_list_is_json_on_demand(tmp_path: Path):
     }
 
 
+def test_info_without_a_name_describes_the_only_model(tmp_path: Path):
+    assert isinstance(run("info").exception, ModelNotFound)
+    done("pull", str(save_tiny_gguf(tmp_path, "llama")))
+    assert done("info").stdout == done("info", "llama-f32").stdout
+
+
 def test_info_is_json_on_demand_and_takes_a_path(tmp_path: Path):
     path = save_tiny_gguf(tmp_path, "llama", quantisation="Q8_0")
 

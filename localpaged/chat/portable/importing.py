@@ -96,13 +96,18 @@ def _bundles(file: TextIO, path: Path) -> Iterator[Bundle | str]:
         head = raw.read(HEAD_CHARS)
     if head.startswith(b"PK"):
         raise BadRecord("it is an archive; unpack it and import its conversations.json")
-    if markdown_chat.is_markdown(head.decode("utf-8", "replace").removeprefix("\ufeff")):
+    beginning = head.decode("utf-8", "replace").removeprefix("\ufeff")
+    if markdown_chat.is_markdown(beginning):
         if path.stat().st_size > MAX_MARKDOWN_BYTES:
             raise BadRecord(f"it is longer than {MAX_MARKDOWN_BYTES >> 20} MiB")
         yield markdown_chat.read_markdown(file.read())
         return
     if not head.strip():
         raise BadRecord("it is empty")
+    is_json = beginning.lstrip().startswith(("[", "{"))
+    is_named_markdown = path.suffix.lower() in markdown_chat.SUFFIXES
+    if beginning.startswith("---") or (is_named_markdown and not is_json):
+        raise BadRecord(markdown_chat.NOT_OURS)
     stream = JsonStream(file)
     header = stream.header(json_chats.LIST)
     if header is None:

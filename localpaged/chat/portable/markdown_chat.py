@@ -19,6 +19,8 @@ from localpaged.store.rows import Chat, Message, Turn
 from localpaged.store.text import storable
 
 FORMAT = "localpaged-markdown 1"
+SUFFIXES = (".md", ".markdown")
+NOT_OURS = f'its first line is not “---”, followed by “format: "{FORMAT}"”'
 HEADINGS = {"system": "System", "user": "You", "assistant": "Answer"}
 _MARK = re.compile(r'^mark: "([a-z]+(?:-\d+)?)"$', re.MULTILINE)
 _ENTRY = re.compile(r"^([a-z]+): (.*)$")
@@ -99,7 +101,7 @@ def _parts(text: str) -> tuple[str, str]:
     text = text.removeprefix("\ufeff")
     end = text.find("\n---\n", 3, _MAX_FRONT_CHARS)
     if not text.startswith("---\n") or end < 0:
-        raise BadRecord("it has no front matter")
+        raise BadRecord("no line “---” ends what the line “---” at its beginning begins")
     return text[4 : end + 1], text[end + 5 :]
 
 
