@@ -6,6 +6,7 @@ import json
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 
+from localpaged.engine.params import BLOCK_SIZE_TOKENS
 from localpaged.store.rows import Turn
 from localpaged.store.text import storable
 
@@ -30,7 +31,7 @@ class CacheCause(StrEnum):
     EVICTED = "evicted"
     """The engine had given the memory to something else."""
     RESTARTED = "restarted"
-    """It was computed by a process that has ended."""
+    """It was computed by another process."""
     OTHER_NAMESPACE = "other_namespace"
     """It was computed by another model, or in another number format."""
 
@@ -80,8 +81,11 @@ class CacheReport:
 
     @property
     def is_surprising(self) -> bool:
-        """Whether tokens were computed again for a reason that the user did not give."""
-        return self.cause in _SURPRISES and self.recomputed_tokens > 0
+        """Whether tokens were computed again for a reason that the user did not give.
+
+        Less than a block is no loss: memory is kept in blocks, and a last token always computed.
+        """
+        return self.cause in _SURPRISES and self.recomputed_tokens >= BLOCK_SIZE_TOKENS
 
 
 def to_json(report: CacheReport) -> str:

@@ -54,10 +54,14 @@ class Branch:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """A compare as it is now; chats that were deleted are left out."""
+    """A compare as it is now; chats that were deleted are left out.
+
+    The prompt was asked behind `num_before` messages of a chat, its system text not counted.
+    """
 
     compare: Compare
     branches: Sequence[Branch]
+    num_before: int = 0
 
 
 def make_specs(
@@ -192,13 +196,11 @@ class Compares:
         """Return a compare with all that was answered so far. Raises NotInHistory."""
         compare = self._store.compare(compare_id)
         chats = [self._store.chat(chat_id) for chat_id in compare.chat_ids]
+        lines = {chat.id: self._transcript(chat.id) for chat in chats if chat.deleted_at is None}
         return Comparison(
             compare,
-            [
-                Branch(chat, _since(compare, self._transcript(chat.id)))
-                for chat in chats
-                if chat.deleted_at is None
-            ],
+            [Branch(chat, _since(compare, lines[chat.id])) for chat in chats if chat.id in lines],
+            max((_num_before(compare, exchanges) for exchanges in lines.values()), default=0),
         )
 
     def past(self) -> Sequence[Compare]:
@@ -338,6 +340,12 @@ def _title(prompt: str, specs: Sequence[BranchSpec], number: int) -> str:
     place = str(len(own)) if len(specs) > len({spec.model for spec in specs}) else ""
     mark = " ".join(part for part in (name, place) if part)
     return f"{auto_title(prompt)} · {mark}" if mark else auto_title(prompt)
+
+
+def _num_before(compare: Compare, exchanges: Sequence[Exchange]) -> int:
+    """Return how many messages but for the system text all branches had before."""
+    before = exchanges[: len(exchanges) - len(_since(compare, exchanges))]
+    return sum(e.message is not None and e.message.role != "system" for e in before)
 
 
 def _since(compare: Compare, exchanges: Sequence[Exchange]) -> Sequence[Exchange]:

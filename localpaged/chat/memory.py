@@ -76,7 +76,9 @@ class ChatMemory:
             prefix = system_prefix if is_system_only else chat_prefix
             ids = prefix(self._store, model, chat_id)
             if not ids:
-                what = "no system text" if is_system_only else "nothing in it to keep yet"
+                what = (
+                    "no system text of its own" if is_system_only else "nothing in it to keep yet"
+                )
                 raise ChatError(f"The chat has {what}.")
             return self._engine.pin(key, ids, self._engine_name(model))
 

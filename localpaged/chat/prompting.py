@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from localpaged.chat.view import sent
+from localpaged.engine.params import BLOCK_SIZE_TOKENS
 from localpaged.prompt import ChatModel, PromptMessage
 from localpaged.store.rows import Message, Turn
 from localpaged.store.store import Conversation, Store
@@ -128,10 +129,17 @@ def chat_prefix(store: Store, model: ChatModel, chat_id: str) -> tuple[int, ...]
 
 
 def system_prefix(store: Store, model: ChatModel, chat_id: str) -> tuple[int, ...]:
-    """Return the ids of a chat's system text, as every prompt of it begins; empty without one."""
+    """Return the ids of a chat's system text, as every prompt of it begins.
+
+    Without one it is what the model's template puts in its place; empty if that fills no block.
+    """
     conversation = store.conversation(chat_id)
     told = sent(conversation.chat, conversation.messages)
-    return _prefix(model, [PromptMessage(m.role, m.text) for m in told if m.role == "system"])
+    system = [PromptMessage(m.role, m.text) for m in told if m.role == "system"]
+    if system:
+        return _prefix(model, system)
+    brought = _common_beginning(model, ())
+    return brought if len(brought) >= BLOCK_SIZE_TOKENS else ()
 
 
 def _prefix(model: ChatModel, messages: Sequence[PromptMessage]) -> tuple[int, ...]:
@@ -140,6 +148,11 @@ def _prefix(model: ChatModel, messages: Sequence[PromptMessage]) -> tuple[int, .
         return ()
     if messages[-1].role == "user":
         return model.render(messages)
+    return _common_beginning(model, messages)
+
+
+def _common_beginning(model: ChatModel, messages: Sequence[PromptMessage]) -> tuple[int, ...]:
+    """Return how prompts begin whose next message is a question, whatever is asked."""
     first, second = (
         model.render([*messages, PromptMessage("user", text)]) for text in ("a", "B b")
     )

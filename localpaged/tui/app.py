@@ -36,7 +36,7 @@ from localpaged.tui.preferences import save_theme, saved_theme
 from localpaged.tui.screens.chat import ChatScreen
 from localpaged.tui.screens.confirm import ConfirmScreen
 from localpaged.tui.screens.live import LiveScreen
-from localpaged.tui.theme import DARK, LIGHT, NAMES, PLAIN, known_theme, themes
+from localpaged.tui.theme import DARK, NAMES, PLAIN, known_theme, themes
 from localpaged.tui.typist import Fence, Typist
 from localpaged.tui.workspace import Workspace
 
@@ -307,10 +307,6 @@ class LocalPagedApp(App[None]):
             ]
             return PLAIN
         return known_theme(of_file) or known_theme(saved_theme()) or usual
-
-    def toggle_theme(self) -> None:
-        """Dark or light; the choice is there again at the next start."""
-        self._choose_theme(LIGHT if self.theme == DARK else DARK)
 
     def use_theme(self, name: str) -> bool:
         """Take the theme that a person calls `name`; False, and told, when there is none."""

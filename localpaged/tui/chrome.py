@@ -88,7 +88,9 @@ def context_runs(
         role = Role.ERROR if use.share >= CONTEXT_ALARM else Role.WARNING
     used, limit = compact(use.used), compact(use.limit)
     tokens = "" if is_brief else f"{used} of {limit}  "
-    return [Run(f"context {tokens}{percent(use.used, use.limit)}", role)]
+    over = use.used - use.limit
+    share = f"{grouped(over)} too many" if over > 0 else percent(use.used, use.limit)
+    return [Run(f"context {tokens}{share}", role)]
 
 
 def warning_runs(session: SessionModel, engine: EngineStatus, glyphs: Glyphs) -> list[Run]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -95,6 +96,13 @@ class Answer:
     def cache_report(self) -> CacheReport | None:
         """What of its prompt was found in memory, and why not more."""
         return self.new_report or report_of(self.turn)
+
+    @property
+    def is_cut_by_context(self) -> bool:
+        """Whether it filled the context that it was made with: no limit of its own was reached."""
+        limit = json.loads(self.turn.options or "{}").get("max_tokens", 0)
+        is_short = limit is None or (isinstance(limit, int) and self.token_count < limit)
+        return self.finish_reason is FinishReason.LENGTH and is_short
 
     @property
     def can_continue(self) -> bool:

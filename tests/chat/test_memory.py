@@ -10,6 +10,7 @@ from localpaged.engine.inspection import BlockState
 from localpaged.engine.params import BLOCK_SIZE_TOKENS
 from localpaged.errors import ChatError, EngineStopped, NoRoom, NotInHistory
 from testkit.cached_chats import Chatting
+from testkit.fake_model import FakeChatModel
 
 SYSTEM = "You are a careful librarian who knows every book."
 
@@ -43,6 +44,14 @@ def test_the_system_text_is_pinned_before_a_first_prompt_needs_it(chatting):
     assert memory.inspect().result(10).count(BlockState.PINNED) == pin.num_blocks
     assert memory.unpin_chat(chatting.chat.id).result(10) == pin.num_blocks
     assert memory.unpin_chat(chatting.chat.id).result(10) == 0
+
+
+def test_what_a_template_puts_in_place_of_a_system_text_is_pinned(tmp_path):
+    model = FakeChatModel(preamble="You are a helpful AI assistant named SmolLM.")
+    chatting = Chatting(tmp_path / "default.db", model=model).begin(system="")
+    pin = chatting.service.memory.pin_chat(chatting.chat.id, is_system_only=True).result(10)
+    assert pin.num_blocks == len(model.preamble) // BLOCK_SIZE_TOKENS
+    chatting.service.close()
 
 
 def test_a_running_chat_is_pinned_with_its_question(chatting):

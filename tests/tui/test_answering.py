@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from localpaged.engine.events import FinishReason, LoadEvent
+from localpaged.engine.params import SamplingParams
 from localpaged.errors import BadModelFile, StepFailed
 from localpaged.store.rows import TurnStatus
 from testkit.fake_model import read_prompt
@@ -131,7 +132,7 @@ async def test_an_answer_interrupted_by_a_crash_is_marked_and_continued():
 
 async def test_an_answer_cut_by_its_length_says_so():
     engine = ScriptedEngine([Answer(("a", "b"), reason=FinishReason.LENGTH)])
-    with open_service(engine) as service:
+    with open_service(engine, sampling=SamplingParams(max_tokens=2)) as service:
         async with stage(service, engine) as shown:
             await shown.ask("x")
             await shown.answer()

@@ -322,6 +322,17 @@ async def test_what_would_be_evicted_next_is_told_beforehand():
             await shown.until_shown("cached, would go first")
 
 
+async def test_a_prompt_that_fills_no_block_is_not_said_to_be_pinned():
+    engine = ScriptedEngine([["a"]], total_blocks=64)
+    with open_service(engine) as service:
+        async with stage(service, engine) as shown:
+            await shown.ask("x")
+            await shown.answer()
+            await shown.write("/pin")
+            await shown.press("enter")
+            await shown.until_shown("shorter than one block of 16 tokens")
+
+
 async def test_a_chat_and_its_system_text_are_pinned_by_command():
     engine = ScriptedEngine([["It is "] * 40], total_blocks=64)
     with open_service(engine) as service:

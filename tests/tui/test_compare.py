@@ -7,6 +7,7 @@ import pytest
 from localpaged.engine.params import Request
 from localpaged.errors import StepFailed
 from localpaged.store.rows import TurnStatus
+from localpaged.tui.glyphs import ASCII
 from localpaged.tui.screens.compare import CompareScreen
 from localpaged.tui.screens.compare_dialogs import PageScreen
 from localpaged.tui.widgets.compare_pane import ComparePane
@@ -152,6 +153,9 @@ async def test_a_compare_from_a_chat_goes_on_from_what_was_said():
         roles = [role for role, _ in read_prompt(shown.engine.submitted[-1].prompt_ids)]
         assert roles == ["user", "assistant", "user", "assistant"]
         assert "❯ first" not in shown.text
+        assert "compare  after 2 messages of the chat  and then?" in shown.text
+        await shown.resize(*SMALL)
+        assert "compare  after 2 messages  and then?" in shown.text
         await shown.press("q")
         assert "❯ first" in shown.text and "and then?" not in shown.text
 
@@ -164,9 +168,20 @@ async def test_differences_are_marked_with_the_token_where_they_begin():
         assert isinstance(page, PageScreen)
         assert "first differs at token 4, word 10" in shown.text
         own = [word for text in texts(screen) for word in text.split() if word.startswith("own")]
-        assert f"▸{own[0]}{own[1]}" in page.plain
+        assert f"▸{own[0]} {own[1]}" in page.plain
         await shown.press("escape")
         assert shown.app.screen is screen
+
+
+async def test_whose_words_are_whose_is_seen_without_looks():
+    async with comparing("/compare n=2 Sky?", glyphs=ASCII) as (shown, screen):
+        await finish(shown, screen)
+        await shown.press("d")
+        page = shown.app.screen
+        assert isinstance(page, PageScreen)
+        own = [word for text in texts(screen) for word in text.split() if word.startswith("own")]
+        assert f"[-{own[0]}-] {{+{own[1]}+}}" in page.plain
+        assert "only in [-1 fake-model-]   only in {+2 fake-model+}" in shown.text
 
 
 async def test_three_answers_are_compared_two_at_a_time():
@@ -288,6 +303,7 @@ async def test_what_cannot_be_asked_is_told_and_stays_in_the_prompt():
             shown.prompt.text = ""
             await shown.press("ctrl+l")
             assert shown.prompt.text == "/compare n=2 "
+            await shown.until_shown("Write your prompt behind it.")
             shown.prompt.text = "/compares"
             await shown.press("enter")
             await shown.until_shown("no compare yet")

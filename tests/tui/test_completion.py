@@ -46,6 +46,8 @@ async def test_tab_and_enter_finish_the_marked_one_and_enter_then_runs_it(size, 
             assert shown.prompt.text.rstrip() == "/theme"
             assert shown.app.theme == theme
             await shown.press("enter")
+            assert "Which look" in shown.text
+            await shown.press(*"light", "enter")
             assert shown.app.theme != theme
             assert "› /theme" not in shown.text
             assert engine.submitted == []

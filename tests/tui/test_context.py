@@ -8,6 +8,7 @@ import pytest
 
 from localpaged.chat.context_room import SUMMARY_REQUEST
 from localpaged.engine.events import FinishReason, ReadyEvent
+from localpaged.engine.params import SamplingParams
 from localpaged.tui.screens.context import ContextScreen
 from localpaged.tui.screens.picker import PickerScreen
 from testkit.fake_model import read_prompt
@@ -56,7 +57,7 @@ async def test_a_question_without_room_offers_the_ways_on_and_stopping_changes_n
             await shown.press("enter")
             assert shown.dialog is None
             assert "/context shows" in shown.text
-            assert "context 615 of 600  102 %" in shown.text
+            assert "context 615 of 600  15 too many" in shown.text
             assert service.transcript(shown.app.workspace.current.id) == before
             await shown.write("/context")
             await shown.press("enter")
@@ -184,11 +185,35 @@ async def test_an_answer_cut_by_the_context_says_so_and_goes_on_after_a_slide():
 
 async def test_a_length_limit_of_the_users_own_is_no_full_context():
     engine = small_engine(Answer(("a", "b"), reason=FinishReason.LENGTH))
-    with open_service(engine) as service:
+    with open_service(engine, sampling=SamplingParams(max_tokens=2)) as service:
         async with stage(service, engine) as shown:
             await shown.ask("x")
             await shown.answer()
             assert "cut at its length limit" in shown.text
+            assert shown.dialog is None
+
+
+async def test_an_answer_cut_in_less_context_than_there_is_now_says_so_and_continues():
+    engine = small_engine(Answer(("a", "b"), reason=FinishReason.LENGTH))
+    with open_service(engine) as service:
+        async with stage(service, engine) as shown:
+            await shown.ask("x")
+            await shown.answer()
+            assert "cut: its context was full" in shown.text
+            assert "F5 continues" in shown.text
+            assert shown.dialog is None
+
+
+async def test_a_chat_that_fits_has_nothing_to_choose_and_is_told_so():
+    engine = small_engine(("yes",))
+    with open_service(engine) as service:
+        async with stage(service, engine) as shown:
+            await shown.ask("x")
+            await shown.answer()
+            await shown.write("/context")
+            await shown.press("enter")
+            await shown.until_shown("The whole chat fits: ")
+            assert " of 600 tokens." in shown.text
             assert shown.dialog is None
 
 
@@ -222,6 +247,7 @@ async def test_a_chat_in_the_background_waits_with_its_choice():
             await shown.settle()
             assert "Stop here" in shown.text
             assert "oldest" not in shown.text
+            assert "No summary: there is no earlier answer to sum up." in shown.text
 
 
 async def test_who_types_when_the_choice_comes_by_itself_goes_on_typing():

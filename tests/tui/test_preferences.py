@@ -17,7 +17,7 @@ async def test_the_theme_survives_a_restart():
     with open_service(engine) as service:
         async with stage(service, engine) as shown:
             assert shown.app.theme == DARK
-            await shown.burst(*"/theme", "enter")
+            await shown.burst(*"/theme light", "enter")
             assert shown.app.theme == LIGHT
         async with stage(service, ScriptedEngine(), is_loaded=False) as shown:
             assert shown.app.theme == LIGHT
@@ -34,7 +34,7 @@ async def test_a_damaged_file_is_ignored_and_written_anew(content):
     with open_service(ScriptedEngine()) as service:
         async with stage(service, ScriptedEngine(), is_loaded=False) as shown:
             assert shown.app.theme == DARK
-            shown.app.toggle_theme()
+            shown.app.use_theme("light")
     assert saved_theme() == LIGHT
 
 
@@ -42,7 +42,7 @@ async def test_a_theme_that_cannot_be_remembered_is_told_and_used():
     with open_service(ScriptedEngine()) as service:
         async with stage(service, ScriptedEngine(), is_loaded=False) as shown:
             preferences_file().mkdir(parents=True)
-            shown.app.toggle_theme()
+            shown.app.use_theme("light")
             await shown.until_shown("not remembered")
             assert shown.app.theme == LIGHT
 

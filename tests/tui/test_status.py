@@ -80,8 +80,9 @@ def test_the_pool_bar_never_exceeds_its_room_and_counts_blocks_in_use_alone():
     runs = {cells: kv_runs(snapshot, UNICODE, cells) for cells in range(90)}
     texts = {cells: "".join(run.text for run in runs[cells]) for cells in runs}
     assert all(cells_of(runs[cells]) <= cells for cells in runs)
-    assert texts[89].endswith("12 %  █ 31 active ▒ 90 cached · 135 free")
-    assert texts[22].endswith("12 %")
+    assert texts[89].endswith("12 % active  █ 31 active ▒ 90 cached · 135 free")
+    assert texts[26] == "KV █▒▒▒▒·····  12 % active"
+    assert texts[22].endswith("█▒·  12 % active")
     assert texts[5] == ""
 
 

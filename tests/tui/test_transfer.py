@@ -38,7 +38,8 @@ async def test_a_chat_is_exported_into_the_working_folder(folder):
         async with stage(service, engine) as shown:
             await command(shown, "/export")
             await shown.until(lambda: (folder / "Fruit.md").exists())
-            await shown.until_shown("Wrote Fruit.md")
+            told = f"Wrote {folder / 'Fruit.md'}"
+            await shown.until(lambda: told in [note.message for note in shown.app._notifications])
             await command(shown, "/export md")
             await shown.until(lambda: (folder / "Fruit-2.md").exists())
             assert HOSTILE in (folder / "Fruit.md").read_text()

@@ -32,6 +32,7 @@ def test_a_loss_that_nobody_asked_for_is_hinted_at_under_the_answer():
     for cause in (CacheCause.NOTHING, CacheCause.FIRST_TURN, CacheCause.EDITED):
         assert status(CacheReport(cause, 1_300, 96)) == "9 tok"
     assert status(CacheReport(CacheCause.EVICTED, 96, 96)) == "9 tok"
+    assert status(CacheReport(CacheCause.RETOKENISED, 97, 96)) == "9 tok"
     assert status(None) == "9 tok"
     assert status(CacheReport(CacheCause.EVICTED, 1_300, 96), cells=30) == (
         "1,204 computed again, w why"
@@ -96,7 +97,7 @@ async def test_the_report_is_there_after_a_restart():
             await shown.answer()
             await shown.write("/why")
             await shown.press("enter")
-            assert "a run of localpaged that has ended" in shown.text
+            assert "another run of localpaged" in shown.text
 
 
 async def test_a_chat_without_answers_has_nothing_to_explain():

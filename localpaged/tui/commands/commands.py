@@ -101,7 +101,7 @@ class Commands(CommandGroup):
             "why": memory.why,
             "palette": self.palette,
             "help": self.show_help,
-            "theme": app.toggle_theme,
+            "theme": options.choose_theme,
             "quit": app.ask_to_quit,
         }
         # what a slash command does with the text behind it; False gives it back to the prompt

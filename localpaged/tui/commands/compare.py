@@ -10,7 +10,7 @@ from localpaged.chat.compare import BranchSpec, Comparison
 from localpaged.errors import LocalPagedError
 from localpaged.tui.commands.base import CommandGroup
 from localpaged.tui.commands.chats import ChatCommands
-from localpaged.tui.compare.asking import SYNTAX, Asked, asked_for
+from localpaged.tui.compare.asking import Asked, asked_for
 from localpaged.tui.compare.model import CompareModel
 from localpaged.tui.screens.compare import CompareScreen
 from localpaged.tui.screens.picker import Choice, PickerScreen
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from localpaged.tui.screens.chat import ChatScreen
 
 BEGINNING = "/compare n=2 "
+HOW = "Write your prompt behind it. For more, write /compare n=4 t=0.2,0.7 and your prompt."
 
 
 class CompareCommands(CommandGroup):
@@ -39,7 +40,7 @@ class CompareCommands(CommandGroup):
         elif not text.strip():
             self._prompt.load(Draft(BEGINNING))
             self._screen.set_focus(self._prompt)
-            self._app.tell(f"Write the prompt behind it. There are {SYNTAX}.", for_s=8.0)
+            self._app.tell(HOW, for_s=8.0)
             return
         if self.ask(text):
             self._prompt.load(Draft())

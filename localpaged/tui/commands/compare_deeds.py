@@ -11,7 +11,7 @@ from localpaged.store.rows import Turn
 from localpaged.tui.compare.diff_lines import diff_runs, first_runs, legend_runs
 from localpaged.tui.compare.lines import name_of
 from localpaged.tui.compare.model import CompareModel, Pane
-from localpaged.tui.glyphs import Glyphs
+from localpaged.tui.glyphs import UNICODE, Glyphs
 from localpaged.tui.markdown.line import Run
 from localpaged.tui.screens.compare_dialogs import PageScreen
 from localpaged.tui.screens.confirm import ConfirmScreen
@@ -159,11 +159,13 @@ class CompareDeeds:
             return
         places = [self._model.panes.index(pane) + 1 for pane in (left, right)]
         names = [f"{n} {self._name(p)}" for n, p in zip(places, (left, right), strict=True)]
+        has_marks = self._glyphs is not UNICODE or self._app.no_color
+        pieces = list(word_diff(texts[0], texts[1]))
         self._app.push_screen(
             PageScreen(
                 [Run(f"{names[0]} and {names[1]}: "), *first_runs(first)],
-                diff_runs(list(word_diff(texts[0], texts[1])), self._glyphs),
-                legend_runs(*names),
+                diff_runs(pieces, self._glyphs, has_marks=has_marks),
+                legend_runs(*names, has_marks=has_marks),
             )
         )
 

@@ -94,6 +94,12 @@ class ContextCommands(CommandGroup):
         if not is_asked and (self._prompt.text or not _has_ways(room)):
             return  # who writes, or has nothing to choose from, is told by the line below the chat
 
+        if _has_room(room):
+            told = "What the model is shown" if _is_cut_off(session) else "The whole chat"
+            used, limit = grouped(room.prompt_tokens), grouped(room.context_length)
+            self._app.tell(f"{told} fits: {used} of {limit} tokens.")
+            return
+
         def chosen(choice: str | None) -> None:
             if choice == SLIDE:
                 self._try(lambda: self._slide(session, room))
@@ -194,6 +200,16 @@ class ContextCommands(CommandGroup):
         mark_full(session, self._workspace.engine)
         if is_current:
             self._screen.show_current()
+
+
+def _has_room(room: ContextRoom) -> bool:
+    """Whether nothing is full and nothing could be left out."""
+    is_full = room.is_refused or room.prompt_tokens + 1 >= room.context_length
+    return not is_full and not _has_ways(room)
+
+
+def _is_cut_off(session: SessionModel) -> bool:
+    return session.chat is not None and session.chat.view_hash is not None
 
 
 def _has_ways(room: ContextRoom) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from localpaged.engine.inspection import Inspection, PinView, TreeNode
+from localpaged.engine.params import BLOCK_SIZE_TOKENS
 from localpaged.tui.figures import grouped
 from localpaged.tui.memory.headlines import blocks_and_bytes, counted_blocks
 from localpaged.tui.memory.tree_rows import TreeRow
@@ -78,6 +79,12 @@ class MemoryDeeds:
 
 def tell_pinned(app: LocalPagedApp, pin: PinView) -> None:
     """Say what is pinned, and that it is for this run alone."""
+    if not pin.num_blocks:
+        app.tell(
+            f"The prompt is shorter than one block of {BLOCK_SIZE_TOKENS} tokens: "
+            "nothing is pinned."
+        )
+        return
     later = pin.num_blocks - pin.num_held
     rest = f", {grouped(later)} more as soon as they are computed" if later else ""
     app.tell(f"Pinned {counted_blocks(pin.num_held)}{rest}, until you unpin or quit.")

@@ -15,6 +15,7 @@ from localpaged.tui.screens.confirm import ConfirmScreen
 from localpaged.tui.screens.options import ChatOptions, Offer, OptionsScreen
 from localpaged.tui.screens.picker import Choice, PickerScreen
 from localpaged.tui.session import Question, SessionModel
+from localpaged.tui.theme import NAMES, known_theme
 
 if TYPE_CHECKING:
     from localpaged.chat.models import ModelChoice
@@ -101,6 +102,17 @@ class OptionCommands(CommandGroup):
 
         choices = [Choice(name, visible(name), "") for name in names]
         self._app.push_screen(PickerScreen(choices, prompt="Which model"), chosen)
+
+    def choose_theme(self) -> None:
+        """Choose how everything looks."""
+
+        def chosen(name: str | None) -> None:
+            if name is not None:
+                self._app.use_theme(name)
+
+        now = self._app.theme
+        choices = [Choice(n, n, "now" if known_theme(n) == now else "") for n in NAMES]
+        self._app.push_screen(PickerScreen(choices, prompt="Which look"), chosen)
 
     def load_model(self, name: str) -> bool:
         """Load a model before a chat needs it; the line over the prompt tells how it goes."""

@@ -70,7 +70,7 @@ class TransferCommands(CommandGroup):
         except LocalPagedError as error:
             self._app.tell_error(error)
         else:
-            self._app.tell(f"Wrote {written}", for_s=TOLD_S)
+            self._app.tell(f"Wrote {written.absolute()}", for_s=TOLD_S)
 
     async def _import(self, path: str) -> None:
         is_left = threading.Event()

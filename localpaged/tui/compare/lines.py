@@ -21,12 +21,17 @@ from localpaged.tui.transcript.status import Moment, spinner
 from localpaged.tui.workspace import EngineStatus
 
 BAR_CELLS = 8
+WIDE_CELLS = 110
+"""With less room the prompt matters more than where the messages before it are from."""
 
 
-def head_runs(model: CompareModel, glyphs: Glyphs) -> tuple[list[Run], list[Run]]:
+def head_runs(model: CompareModel, glyphs: Glyphs, *, cells: int) -> tuple[list[Run], list[Run]]:
     """The prompt at the left; how long it is and how often it was read at the right."""
     prompt = " ".join(model.compare.prompt.split())
     left = [Run("compare  ", Role.ACCENT, STRONG), Run(visible(prompt), Role.TEXT)]
+    if model.num_before:
+        place = " of the chat" if cells >= WIDE_CELLS else ""
+        left.insert(1, Run(f"after {_count(model.num_before, 'message')}{place}  ", Role.DIM))
     parts = [*_prompt_parts(model.panes), _count(len(model.panes), "answer")]
     return left, [Run(f" {glyphs.dot} ".join(parts), Role.DIM)]
 

@@ -57,6 +57,7 @@ class CompareModel:
         self._service = service
         self._watch = watch
         self.compare: Compare = comparison.compare
+        self.num_before = comparison.num_before
         self.panes: list[Pane] = []
         self.selected = 0
         self.is_zoomed = False

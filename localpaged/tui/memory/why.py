@@ -47,7 +47,7 @@ CAUSES = {
         "Give the engine more memory (--kv-memory), or keep this chat in it with /pin.",
     ),
     CacheCause.RESTARTED: (
-        "It was computed by a run of localpaged that has ended. KV memory does not outlive it.",
+        "It was computed by another run of localpaged, and each has KV memory of its own.",
         "There is nothing to do: from here on it is found.",
     ),
     CacheCause.OTHER_NAMESPACE: (

@@ -146,7 +146,7 @@ class CompareScreen(Screen[str | None]):
 
     def _draw_lines(self, drawn: Sequence[Pane] = ()) -> None:
         model, engine, glyphs = self.model, self._workspace.engine, self._glyphs
-        self._top.set(*head_runs(model, glyphs))
+        self._top.set(*head_runs(model, glyphs, cells=self._top.content_size.width))
         self._tabs.set(tab_runs(model, engine, glyphs))
         for place, pane in enumerate(model.panes):
             if pane in drawn:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 from textual import events
@@ -13,7 +14,7 @@ from textual.screen import ModalScreen
 from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
-from localpaged.chat.context_room import ContextRoom
+from localpaged.chat.context_room import ContextRoom, ForkPlace
 from localpaged.tui.figures import grouped
 from localpaged.tui.markdown.line import STRONG, Role, Run
 from localpaged.tui.paint import content_of
@@ -45,6 +46,8 @@ class ContextScreen(ModalScreen[str | None]):
             options = OptionList(*_options(self._room), compact=True, markup=False)
             options.highlighted = 0
             yield options
+            if why := why_no_summary(self._room):
+                yield Static(Content(why), classes="dialog-hint")
             yield Static(Content("Enter chooses, Esc stops here"), classes="dialog-hint")
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
@@ -96,10 +99,26 @@ def _options(room: ContextRoom) -> list[Option]:
             )
         )
     if room.places:
-        options.append(
-            _option(FORK, "Go back to an earlier answer", "In a fork that you choose the place of")
-        )
+        options.append(_option(FORK, "Go back to an earlier answer", _fork_detail(room.places)))
     return options
+
+
+def why_no_summary(room: ContextRoom) -> str:
+    """Why a summary is not among the ways on; empty when it is."""
+    if room.summary is not None:
+        return ""
+    if not room.places:
+        return "No summary: there is no earlier answer to sum up."
+    return "No summary: there is no room to write one and to go on after it."
+
+
+def _fork_detail(places: Sequence[ForkPlace]) -> str:
+    tokens = sorted({place.tokens for place in places if place.tokens is not None})
+    detail = "In a fork that you choose the place of"
+    if not tokens:
+        return detail
+    to = f" to {grouped(tokens[-1])}" if len(tokens) > 1 else ""
+    return f"{detail}, with {grouped(tokens[0])}{to} tokens"
 
 
 def _option(id_: str, label: str, detail: str) -> Option:

@@ -22,6 +22,9 @@ INTRO_KEYS = (
     ("new_chat", "another chat, while this one is being answered"),
     ("switch_chat", "go to a chat"),
     ("stop", "stop an answer; its text stays and can be continued"),
+    ("compare", "several answers to one prompt, side by side"),
+    ("blocks", "KV memory, block by block"),
+    ("browse", "search and tidy all chats"),
     ("help", "all keys and commands"),
 )
 INTRO_KEY_CELLS = 6

@@ -130,8 +130,7 @@ def _streaming(answer: Answer, glyphs: Glyphs, moment: Moment, cells: int | None
 def _ended(answer: Answer, glyphs: Glyphs, glyph: str, word: str, cells: int | None) -> list[Run]:
     parts: list[str] = []
     if answer.finish_reason is FinishReason.LENGTH:
-        why = "the context is full" if answer.is_context_full else "at its length limit"
-        glyph, word = glyphs.stopped, f"cut: {why}" if answer.is_context_full else f"cut {why}"
+        glyph, word = glyphs.stopped, _cut(answer)
     if answer.token_count:
         parts.append(f"{grouped(answer.token_count)} tok")
     if answer.usage is not None:
@@ -145,6 +144,13 @@ def _ended(answer: Answer, glyphs: Glyphs, glyph: str, word: str, cells: int | N
         # the glyph tells how it ended; the way on is what matters
         return [Run(f"{glyph} ", Role.WARNING), *way_on]
     return runs
+
+
+def _cut(answer: Answer) -> str:
+    """Why an answer was cut. It may have been made with less context than there is now."""
+    if answer.is_context_full:
+        return "cut: the context is full"
+    return "cut: its context was full" if answer.is_cut_by_context else "cut at its length limit"
 
 
 def _bill(answer: Answer, glyphs: Glyphs, how: str, parts: list[str]) -> list[Run]:

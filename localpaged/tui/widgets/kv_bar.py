@@ -10,6 +10,7 @@ from localpaged.tui.paint import cells_of
 
 WIDE_BAR_CELLS = 24
 NARROW_BAR_CELLS = 10
+LEAST_BAR_CELLS = 3
 
 
 def kv_runs(snapshot: EngineSnapshot, glyphs: Glyphs, cells: int) -> list[Run]:
@@ -19,7 +20,7 @@ def kv_runs(snapshot: EngineSnapshot, glyphs: Glyphs, cells: int) -> list[Run]:
     """
     if not snapshot.total_blocks:
         return []
-    share = Run(f" {percent(snapshot.held_blocks, snapshot.total_blocks):>5}", Role.TEXT)
+    share = Run(f" {percent(snapshot.held_blocks, snapshot.total_blocks):>5} active", Role.TEXT)
     counts = [
         Run("  "),
         Run(glyphs.bar_held, Role.ACCENT),
@@ -29,12 +30,16 @@ def kv_runs(snapshot: EngineSnapshot, glyphs: Glyphs, cells: int) -> list[Run]:
         Run(glyphs.bar_free, Role.FAINT),
         Run(f" {compact(snapshot.free_blocks)} free", Role.DIM),
     ]
-    for bar_cells, extra in ((WIDE_BAR_CELLS, counts), (NARROW_BAR_CELLS, counts)):
+    for bar_cells, extra in (
+        (WIDE_BAR_CELLS, counts),
+        (NARROW_BAR_CELLS, counts),
+        (NARROW_BAR_CELLS, []),
+        (LEAST_BAR_CELLS, []),
+    ):
         runs = [Run("KV ", Role.DIM), *_bar(snapshot, glyphs, bar_cells), share, *extra]
         if cells_of(runs) <= cells:
             return runs
-    runs = [Run("KV ", Role.DIM), *_bar(snapshot, glyphs, NARROW_BAR_CELLS), share]
-    return runs if cells_of(runs) <= cells else []
+    return []
 
 
 def _bar(snapshot: EngineSnapshot, glyphs: Glyphs, cells: int) -> list[Run]:
