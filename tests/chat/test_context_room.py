@@ -167,7 +167,8 @@ def test_an_empty_chat_and_a_running_one_are_refused(database_path: Path):
 def test_a_moved_view_is_why_a_prompt_was_computed_again(full):
     def cause(turn_id: str) -> CacheCause:
         reports = full.recorder.of(TurnCacheReport)
-        return [event.report.cause for event in reports if event.turn_id == turn_id][-1]
+        causes: list[CacheCause] = [e.report.cause for e in reports if e.turn_id == turn_id]
+        return causes[-1]
 
     full.service.context.begin_view(full.chat.id, full.room().slide.view_hash)
     full.service.continue_turn(full.turn.id)

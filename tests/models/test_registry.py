@@ -92,7 +92,7 @@ def test_the_default_model_that_is_not_here_says_how_to_fetch_it():
 
 @pytest.mark.parametrize("name", ["", "../x", "a/b", ".x", "-x", "x\x1b", "x\n", "é", "a" * 129])
 def test_names_that_are_no_file_names_are_refused(tmp_path: Path, name: str):
-    with pytest.raises(ConfigError, match="model.s name"):
+    with pytest.raises(ConfigError, match=r"model.s name"):
         add_entry(name, tmp_path / "x.gguf", origin="test")
 
 

@@ -111,7 +111,7 @@ async def test_rows_that_look_as_before_are_not_painted_again():
             await shown.step(2)
             painted: list[Region] = []
             refresh = shown.sidebar.refresh
-            shown.sidebar.refresh = lambda *regions, **options: (  # type: ignore[method-assign]
+            shown.sidebar.refresh = lambda *regions, **options: (
                 painted.extend(regions),
                 refresh(*regions, **options),
             )[1]
