@@ -35,6 +35,7 @@ async def test_the_palette_runs_commands():
             await shown.press("ctrl+p")
             assert isinstance(shown.dialog, PickerScreen)
             await shown.press(*"dark", "enter")
+            await shown.press(*"light", "enter")
             assert shown.app.theme != theme
 
 

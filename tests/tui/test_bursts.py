@@ -101,7 +101,7 @@ async def test_the_palette_is_used_in_one_burst():
     engine = ScriptedEngine()
     with open_service(engine) as service:
         async with stage(service, engine) as shown:
-            await shown.burst("ctrl+p", *"dark or", "enter", *"hello")
+            await shown.burst("ctrl+p", *"dark or", "enter", *"light", "enter", *"hello")
             assert shown.dialog is None
             assert shown.app.theme != DARK
             assert shown.prompt.text == "hello"
