@@ -165,6 +165,7 @@ class OpenVino:
         scheduler.max_num_batched_tokens = 512
         scheduler.enable_prefix_caching = False
         self._pipeline = openvino_genai.ContinuousBatchingPipeline(str(gguf), scheduler, "CPU")
+        self._generate(1, CONTEXT_TOKENS, 4)  # compiles what it needs
 
     def decode(self, chats: int) -> float:
         """Return tokens a second of `chats` sequences after their first token."""
