@@ -19,12 +19,11 @@ from localpaged.engine.params import SamplingParams
 from localpaged.errors import BadParameter
 from localpaged.plain_text import visible
 from localpaged.tui.figures import grouped
+from localpaged.tui.screens.page import DIALOG_PERCENT
 from localpaged.tui.screens.picker import Choice, PickerScreen
 from localpaged.tui.widgets.line_input import LineInput
 from localpaged.tui.widgets.text_box import TextBox
 
-DIALOG_PERCENT = 90
-"""How much of the screen's height a dialog may have, as the styles say."""
 FULL_ROWS = 20
 ROWS_AROUND = 9
 """Title, what is told below, the hint, and the space between them."""

@@ -8,22 +8,19 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from rich.cells import cell_len, set_cell_size
 from textual.binding import Binding, BindingType
-from textual.geometry import Region, Size
 from textual.message import Message
-from textual.scroll_view import ScrollView
-from textual.widget import Widget
 
 from localpaged.plain_text import visible
 from localpaged.tui.figures import grouped, percent
 from localpaged.tui.fork_tree import NO_COSTS, Cost, cost_text, fork_runs
 from localpaged.tui.markdown.line import STRONG, Line, Role, Run
-from localpaged.tui.paint import Painter, cells_of
+from localpaged.tui.paint import cells_of
 from localpaged.tui.session import ChatState, SessionModel
 from localpaged.tui.transcript.status import spinner
+from localpaged.tui.widgets.line_list import LineList
 
 if TYPE_CHECKING:
     from textual import events
-    from textual.strip import Strip
 
     from localpaged.tui.glyphs import Glyphs
 
@@ -35,7 +32,7 @@ class _Row(NamedTuple):
     heading: str = ""
 
 
-class Sidebar(ScrollView, can_focus=True):
+class Sidebar(LineList):
     """Shows the sessions it was given last; what is chosen is posted, not done.
 
     Invariant: `_cursor` indexes `_rows` and is a chat's row, or there is none.
@@ -51,8 +48,8 @@ class Sidebar(ScrollView, can_focus=True):
         Binding("a", "archive", "Archive", show=False),
         Binding("d,delete", "delete", "Delete", show=False),
     ]
-    COMPONENT_CLASSES: ClassVar[set[str]] = {"sidebar--cursor"}
-    ALLOW_SELECT = False
+    CURSOR = "sidebar--cursor"
+    COMPONENT_CLASSES: ClassVar[set[str]] = {CURSOR}
 
     class Chosen(Message):
         """A chat is to be shown."""
@@ -78,8 +75,6 @@ class Sidebar(ScrollView, can_focus=True):
         self._cursor = 0
         self._frame = 0
         self._costs: Mapping[str, Cost] = NO_COSTS
-        self._painters: dict[bool, Painter] = {}
-        self._painted: dict[int, tuple[Line, bool]] = {}
 
     def show(
         self,
@@ -105,52 +100,21 @@ class Sidebar(ScrollView, can_focus=True):
             (i for i, row in enumerate(self._rows) if row.session is wanted),
             next((i for i, row in enumerate(self._rows) if row.session is current), 0),
         )
-        size = Size(self.size.width, len(self._rows))
-        if size != self.virtual_size:
-            self.set_reactive(Widget.virtual_size, size)
-            self._scroll_update(size)
+        self.fit(len(self._rows))
         if has_moved:
             self._reveal()
-        self._refresh_changed()
+        self.refresh_changed()
 
-    def _refresh_changed(self) -> None:
-        """Repaint the rows in view that look other than they were painted last."""
-        top = round(self.scroll_y)
-        width = self.scrollable_content_region.width
-        for y in range(top, top + self.scrollable_content_region.height):
-            row = self._rows[y] if y < len(self._rows) else None
-            if self._painted.get(y) != (self._line(row, width), self._is_cursor(y)):
-                self.refresh(Region(0, y - top, width, 1))
-
-    def _is_cursor(self, y: int) -> bool:
+    def is_cursor(self, y: int) -> bool:
+        """Return whether the focus is on that chat."""
         is_chat = y < len(self._rows) and self._rows[y].session is not None
         return is_chat and self.has_focus and y == self._cursor
 
-    def render_line(self, y: int) -> Strip:
-        """Paint one row."""
-        y += round(self.scroll_y)
-        row = self._rows[y] if y < len(self._rows) else None
-        width = self.scrollable_content_region.width
-        line, is_cursor = self._line(row, width), self._is_cursor(y)
-        self._painted[y] = line, is_cursor
-        painter = self._paint(is_cursor=is_cursor)
-        return painter.strip(line, width=width, margin=0, column=width, y=y)
-
-    def notify_style_update(self) -> None:
-        """The theme or a style changed: paint anew."""
-        super().notify_style_update()
-        self._painters.clear()
-
-    def _paint(self, *, is_cursor: bool) -> Painter:
-        painter = self._painters.get(is_cursor)
-        if painter is None:
-            ground = self.get_visual_style(*(["sidebar--cursor"] if is_cursor else []))
-            painter = self._painters[is_cursor] = Painter(ground, ground)
-        return painter
-
-    def _line(self, row: _Row | None, width: int) -> Line:
-        if row is None:
+    def line_at(self, y: int) -> Line:
+        """Return a chat's row, or a heading."""
+        if y >= len(self._rows):
             return Line()
+        row, width = self._rows[y], self.row_cells
         if row.session is None:
             return Line((), (Run(f" {row.heading}", Role.FAINT),))
         session = row.session
@@ -193,20 +157,11 @@ class Sidebar(ScrollView, can_focus=True):
 
     # what the user does
 
-    def on_focus(self) -> None:
-        """The cursor shows while the list has the focus."""
-        self.refresh()
-
-    def on_blur(self) -> None:
-        """The cursor shows while the list has the focus."""
-        self.refresh()
-
     def on_click(self, event: events.Click) -> None:
         """A click opens the chat under it."""
-        offset = event.get_content_offset(self)
-        y = round(self.scroll_y) + (offset.y if offset is not None else len(self._rows))
-        session = self._rows[y].session if y < len(self._rows) else None
-        if session is not None:
+        y = self.row_under(event)
+        session = self._rows[y].session if y is not None and y < len(self._rows) else None
+        if y is not None and session is not None:
             self._cursor = y
             self.post_message(self.Chosen(session))
 
@@ -244,12 +199,8 @@ class Sidebar(ScrollView, can_focus=True):
         return self._rows[self._cursor].session if self._cursor < len(self._rows) else None
 
     def _reveal(self) -> None:
-        height = max(1, self.scrollable_content_region.height)
-        top = round(self.scroll_y)
-        if self._cursor < top:
-            self.scroll_to(y=max(0, self._cursor - 1), animate=False)
-        elif self._cursor >= top + height:
-            self.scroll_to(y=self._cursor - height + 1, animate=False)
+        # upwards with the heading that may stand above
+        self.reveal(self._cursor, self._cursor + 1, above=1)
 
 
 def _note(session: SessionModel, cost: Cost | None) -> Run:

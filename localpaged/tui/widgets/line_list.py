@@ -1,0 +1,99 @@
+"""Rows drawn line by line, one place of which is at the cursor: what all such lists share."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from textual.geometry import Region, Size
+from textual.scroll_view import ScrollView
+from textual.widget import Widget
+
+from localpaged.tui.paint import Painter
+
+if TYPE_CHECKING:
+    from textual import events
+    from textual.strip import Strip
+
+    from localpaged.tui.markdown.line import Line
+
+
+class LineList(ScrollView, can_focus=True):
+    """Paints what `line_at` and `is_cursor` say; what the rows are is a subclass's. UI thread only.
+
+    Invariant: `_painted` has what each row looked like when it was painted last.
+    """
+
+    ALLOW_SELECT = False
+    CURSOR: ClassVar[str]
+    """The component class of rows at the cursor."""
+
+    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
+        super().__init__(id=id)
+        self._painters: dict[bool, Painter] = {}
+        self._painted: dict[int, tuple[Line, bool]] = {}
+
+    def line_at(self, y: int) -> Line:
+        """Return a row; blank beyond the last one."""
+        raise NotImplementedError
+
+    def is_cursor(self, y: int) -> bool:
+        """Return whether a row is drawn as chosen."""
+        raise NotImplementedError
+
+    @property
+    def row_cells(self) -> int:
+        """How wide rows are."""
+        return max(1, self.scrollable_content_region.width)
+
+    def fit(self, num_rows: int) -> None:
+        """Tell the scrollbar how many rows there are."""
+        size = Size(self.row_cells, num_rows)
+        if size != self.virtual_size:
+            self.set_reactive(Widget.virtual_size, size)
+            self._scroll_update(size)
+
+    def refresh_changed(self) -> None:
+        """Repaint the rows in view that look other than they were painted last."""
+        top = round(self.scroll_y)
+        for y in range(top, top + self.scrollable_content_region.height):
+            if self._painted.get(y) != (self.line_at(y), self.is_cursor(y)):
+                self.refresh(Region(0, y - top, self.row_cells, 1))
+
+    def reveal(self, first: int, end: int, *, above: int = 0) -> None:
+        """Scroll until the rows `first` to `end` are in view; upwards, with some `above` them."""
+        height = max(1, self.scrollable_content_region.height)
+        top = round(self.scroll_y)
+        if first < top:
+            self.scroll_to(y=max(0, first - above), animate=False)
+        elif end > top + height:
+            self.scroll_to(y=end - height, animate=False)
+
+    def row_under(self, event: events.Click) -> int | None:
+        """Return the row that was clicked, which may be beyond the last one."""
+        offset = event.get_content_offset(self)
+        return None if offset is None else round(self.scroll_y) + offset.y
+
+    def render_line(self, y: int) -> Strip:
+        """Paint one row."""
+        y += round(self.scroll_y)
+        line, is_cursor = self.line_at(y), self.is_cursor(y)
+        self._painted[y] = line, is_cursor
+        painter = self._painters.get(is_cursor)
+        if painter is None:
+            ground = self.get_visual_style(*([self.CURSOR] if is_cursor else []))
+            painter = self._painters[is_cursor] = Painter(ground, ground)
+        cells = self.row_cells
+        return painter.strip(line, width=cells, margin=0, column=cells, y=y)
+
+    def notify_style_update(self) -> None:
+        """The theme or a style changed: paint anew."""
+        super().notify_style_update()
+        self._painters.clear()
+
+    def on_focus(self) -> None:
+        """The cursor may show only while the list has the focus."""
+        self.refresh()
+
+    def on_blur(self) -> None:
+        """The cursor may show only while the list has the focus."""
+        self.refresh()
