@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from localpaged.chat.chat_options import sampling_to_continue
-from localpaged.chat.live import LiveTurn, LiveTurns
+from localpaged.chat.live import LiveTurn, LiveTurns, open_turn
 from localpaged.chat.sampling import to_options, with_seed
 from localpaged.chat.title import auto_title
 from localpaged.engine.events import FinishReason
@@ -50,19 +50,13 @@ class Asking:
             raise ChatError("There is nothing to send.")
         with self._intake:
             chat = self._open_chat(chat_id)
-            sampling = with_seed(sampling or self._sampling_of(chat))
-            turn = Turn(
-                id=new_id(),
-                chat_id=chat_id,
-                parent_hash=None,
-                tip_hash=None,
-                status=TurnStatus.QUEUED,
-                model=chat.model,
-                seed=sampling.seed,
-                created_at=time.time(),
+            live = open_turn(
+                chat,
+                sampling or self._sampling_of(chat),
                 question=text,
-                options=to_options(sampling),
+                is_foreground=is_foreground,
             )
+            turn = live.turn
             change = change_chat(
                 chat_id,
                 title=self._title_after(chat, text),
@@ -70,7 +64,6 @@ class Asking:
                 updated_at=turn.created_at,
                 archived_at=None,
             )
-            live = LiveTurn(turn, sampling, is_foreground)
             self._begin(
                 live, Write(chat_changes=(change,), turns=(turn,), claimed_chat=turn.chat_id)
             )

@@ -7,22 +7,21 @@ message tree, and the ways it has been stay reachable as the siblings of their l
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import replace
 
 from localpaged.chat.branches import BranchTree
-from localpaged.chat.live import LiveTurn, LiveTurns
+from localpaged.chat.live import LiveTurn, LiveTurns, open_turn
 from localpaged.chat.runner import TurnRunner
-from localpaged.chat.sampling import from_options, to_options, with_seed
+from localpaged.chat.sampling import from_options
 from localpaged.chat.transcript import WAITING_PREFIX
 from localpaged.chat.view import SYSTEM_PREFIX
 from localpaged.engine.params import SamplingParams
 from localpaged.errors import ChatError
 from localpaged.store.lineage import Lineage, Place
-from localpaged.store.rows import Chat, Message, Turn, TurnStatus
-from localpaged.store.store import Store, new_id
+from localpaged.store.rows import Chat, Message, Turn
+from localpaged.store.store import Store
 from localpaged.store.text import storable
 from localpaged.store.tree import make_message
 from localpaged.store.writes import ChatColumns, Write, change_chat
@@ -146,18 +145,8 @@ class Branching:
         edited_hash: str = "",
     ) -> Turn:
         running = self._running(chat.id)
-        sampling = with_seed(sampling)
-        turn = Turn(
-            id=new_id(),
-            chat_id=chat.id,
-            parent_hash=parent_hash,
-            tip_hash=None,
-            status=TurnStatus.QUEUED,
-            model=chat.model,
-            seed=sampling.seed,
-            created_at=time.time(),
-            options=to_options(sampling),
-        )
+        live = open_turn(chat, sampling, parent_hash=parent_hash)
+        turn = live.turn
         # a chat that is written in is listed again
         columns = ChatColumns(updated_at=turn.created_at, archived_at=None)
         if running is None:
@@ -165,7 +154,6 @@ class Branching:
         if question is not None and chat.view_hash == edited_hash:
             # what the model is not shown stays so
             columns["view_hash"] = question.hash
-        live = LiveTurn(turn, sampling, is_foreground=True)
         write = Write(
             messages=() if question is None else (question,),
             chat_changes=(change_chat(chat.id, **columns),),

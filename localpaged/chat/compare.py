@@ -14,15 +14,14 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from localpaged.chat.live import LiveTurn, LiveTurns
+from localpaged.chat.live import LiveTurn, LiveTurns, open_turn
 from localpaged.chat.models import Models, name_of
 from localpaged.chat.runner import TurnRunner
-from localpaged.chat.sampling import to_options, with_seed
 from localpaged.chat.sampling_options import pack_overrides, unpack_overrides, with_overrides
 from localpaged.chat.title import auto_title
 from localpaged.engine.params import SamplingParams
 from localpaged.errors import BadParameter, ChatError
-from localpaged.store.rows import Chat, Compare, Exchange, Message, Turn, TurnStatus
+from localpaged.store.rows import Chat, Compare, Exchange, Message
 from localpaged.store.store import Store, new_id
 from localpaged.store.text import storable
 from localpaged.store.tree import make_message
@@ -316,20 +315,8 @@ class Compares:
 
     def _live_turn(self, chat: Chat, prompt: str, seed: int | None) -> LiveTurn:
         sampling = with_overrides(self._sampling, unpack_overrides(chat.options))
-        sampling = with_seed(replace(sampling, seed=seed))
-        turn = Turn(
-            id=new_id(),
-            chat_id=chat.id,
-            parent_hash=None,
-            tip_hash=None,
-            status=TurnStatus.QUEUED,
-            model=chat.model,
-            seed=sampling.seed,
-            created_at=time.time(),
-            question=prompt,
-            options=to_options(sampling),
-        )
-        return LiveTurn(turn, sampling, is_foreground=False)
+        sampling = replace(sampling, seed=seed)
+        return open_turn(chat, sampling, question=prompt, is_foreground=False)
 
 
 def _title(prompt: str, specs: Sequence[BranchSpec], number: int) -> str:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from localpaged.chat.prompting import Prompt
+from localpaged.chat.sampling import to_options, with_seed
 from localpaged.chat.thought import ThoughtReader, to_json
 from localpaged.engine.events import PrefillEvent, TokenLogprob, Usage
 from localpaged.engine.params import RequestId, SamplingParams
 from localpaged.prompt import ChatModel
-from localpaged.store.rows import Turn
+from localpaged.store.rows import Chat, Turn, TurnStatus
+from localpaged.store.store import new_id
 from localpaged.store.token_ids import pack
 
 
@@ -108,6 +111,31 @@ class LiveTurn:
             completion_tokens=usage.completion_tokens + (self.turn.completion_tokens or 0),
             decode_s=usage.decode_s + (self.turn.decode_s or 0.0),
         )
+
+
+def open_turn(
+    chat: Chat,
+    sampling: SamplingParams,
+    *,
+    question: str | None = None,
+    parent_hash: str | None = None,
+    is_foreground: bool = True,
+) -> LiveTurn:
+    """Return a new turn that is queued: for a `question`, or one that is in the tree already."""
+    sampling = with_seed(sampling)
+    turn = Turn(
+        id=new_id(),
+        chat_id=chat.id,
+        parent_hash=parent_hash,
+        tip_hash=None,
+        status=TurnStatus.QUEUED,
+        model=chat.model,
+        seed=sampling.seed,
+        created_at=time.time(),
+        question=question,
+        options=to_options(sampling),
+    )
+    return LiveTurn(turn, sampling, is_foreground)
 
 
 def _all_ids(turn: Turn, pieces: Sequence[Piece]) -> bytes | None:

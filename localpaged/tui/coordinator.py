@@ -39,6 +39,7 @@ class Coordinator:
     async def run(self) -> None:
         """Flush for ever; the app cancels it at its end."""
         is_moving = True
+        self._busy_from_s = thread_time()  # what it took to get here is not drawing
         while True:
             try:
                 async with asyncio.timeout(self._tick_s if is_moving else IDLE_S):
