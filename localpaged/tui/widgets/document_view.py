@@ -161,7 +161,8 @@ class DocumentView(ScrollView, can_focus=True):
             return super().render_lines(crop)
         width = self.size.width
         background = self.background_colors[1]
-        strips = [self.render_line(y).adjust_cell_length(width) for y in crop.line_range]
+        ground = self._paint().ground
+        strips = [self.render_line(y).adjust_cell_length(width, ground) for y in crop.line_range]
         for each in self.get_line_filters():
             strips = [strip.apply_filter(each, background) for strip in strips]
         if crop.column_span != (0, width):
