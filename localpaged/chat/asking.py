@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from localpaged.chat.chat_options import sampling_to_continue
 from localpaged.chat.live import LiveTurn, LiveTurns, open_turn
-from localpaged.chat.sampling import to_options, with_seed
+from localpaged.chat.sampling import may_be_guessed, to_options, with_seed
 from localpaged.chat.title import auto_title
 from localpaged.engine.events import FinishReason
 from localpaged.engine.params import SamplingParams
@@ -77,7 +77,9 @@ class Asking:
             if turn.chat_id != chat.id:
                 turn = replace(turn, id=new_id(), chat_id=chat.id, created_at=time.time())
             text = self._text_to_continue(turn)
-            sampling = with_seed(sampling or sampling_to_continue(chat, turn))
+            sampling = sampling or sampling_to_continue(chat, turn)
+            may_guess = may_be_guessed(sampling)
+            sampling = with_seed(sampling)
             turn = replace(
                 turn,
                 tip_hash=None,
@@ -96,7 +98,7 @@ class Asking:
                 updated_at=time.time(),
                 archived_at=None,
             )
-            live = LiveTurn(turn, sampling, is_foreground=True)
+            live = LiveTurn(turn, sampling, is_foreground=True, may_guess=may_guess)
             self._begin(
                 live, Write(chat_changes=(change,), turns=(turn,), claimed_chat=turn.chat_id)
             )

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from localpaged.chat.prompting import Prompt
-from localpaged.chat.sampling import to_options, with_seed
+from localpaged.chat.sampling import may_be_guessed, to_options, with_seed
 from localpaged.chat.thought import ThoughtReader, to_json
 from localpaged.engine.events import PrefillEvent, TokenLogprob, Usage
 from localpaged.engine.params import RequestId, SamplingParams
@@ -34,12 +34,13 @@ class LiveTurn:
 
     The worker owns it, but between submit and the end of its request the engine's thread does.
     Others may call `row` at any time: it is put together from frozen parts. `opening` is the model
-    that was chosen to answer, `model` what it turned out to be.
+    that was chosen to answer, `model` what it turned out to be; `may_guess` see `sampling`.
     """
 
     turn: Turn
     sampling: SamplingParams
     is_foreground: bool
+    may_guess: bool = True
     request_id: RequestId | None = None
     is_durable: bool = False
     opening: Future[ChatModel] | None = None
@@ -122,6 +123,7 @@ def open_turn(
     is_foreground: bool = True,
 ) -> LiveTurn:
     """Return a new turn that is queued: for a `question`, or one that is in the tree already."""
+    may_guess = may_be_guessed(sampling)
     sampling = with_seed(sampling)
     turn = Turn(
         id=new_id(),
@@ -135,7 +137,7 @@ def open_turn(
         question=question,
         options=to_options(sampling),
     )
-    return LiveTurn(turn, sampling, is_foreground)
+    return LiveTurn(turn, sampling, is_foreground, may_guess)
 
 
 def _all_ids(turn: Turn, pieces: Sequence[Piece]) -> bytes | None:

@@ -298,6 +298,7 @@ class TurnRunner:
             model=self._models.engine_name(model),
             is_continuation=is_continued,
             begun_ids=_begun_ids(live) if is_continued else (),
+            speculation=live.may_guess,
         )
         self._live.add_request(request.id, live)
         self._engine.submit(request)

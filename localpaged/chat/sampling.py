@@ -19,6 +19,15 @@ def with_seed(sampling: SamplingParams) -> SamplingParams:
     return replace(sampling, seed=secrets.randbelow(_MAX_SEED))
 
 
+def may_be_guessed(sampling: SamplingParams) -> bool:
+    """Whether tokens may be guessed and checked together: not where a seed was asked for.
+
+    Tokens that are checked together are rounded otherwise than one by one, and when guessing pays
+    is a matter of the clock: the same seed would give one text today and another tomorrow.
+    """
+    return sampling.seed is None
+
+
 def to_options(sampling: SamplingParams) -> str:
     """Return the parameters as JSON."""
     return json.dumps(asdict(sampling))

@@ -17,7 +17,7 @@ from localpaged.chat.later import RunSoon
 from localpaged.chat.live import LiveTurn, LiveTurns
 from localpaged.chat.models import Models, opening_error
 from localpaged.chat.prompting import ids_of, make_prompt, prompt_ids, text_of
-from localpaged.chat.sampling import to_options, with_seed
+from localpaged.chat.sampling import may_be_guessed, to_options, with_seed
 from localpaged.chat.thought import from_json, to_json
 from localpaged.chat.token_view import TokenView, viewed
 from localpaged.engine.events import (
@@ -210,7 +210,9 @@ class ChatTokens:
         text = text_of(model.pieces(ids))
         thought = from_json(turn.thought)
         clipped = None if thought is None else thought.clipped(len(text))
-        sampling = with_seed(sampling_to_continue(chat, turn))
+        sampling = sampling_to_continue(chat, turn)
+        may_guess = may_be_guessed(sampling)
+        sampling = with_seed(sampling)
         begun = Turn(
             id=new_id(),
             chat_id=chat.id,
@@ -230,7 +232,8 @@ class ChatTokens:
         # these tokens are this model's, whatever the chat chose since
         change = change_chat(chat.id, model=choice, tip_hash=turn.parent_hash)
         write = Write(chat_changes=(change,), turns=(begun,), claimed_chat=chat.id)
-        self._begin(LiveTurn(begun, sampling, is_foreground=True), write)
+        live = LiveTurn(begun, sampling, is_foreground=True, may_guess=may_guess)
+        self._begin(live, write)
         return chat
 
 

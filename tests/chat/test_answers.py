@@ -23,6 +23,25 @@ def texts(service: ChatService, chat_id: str) -> list[str | None]:
     return [line.message.text if line.message else None for line in service.transcript(chat_id)]
 
 
+@pytest.mark.parametrize(("seed", "may_guess"), [(7, False), (None, True)])
+def test_an_answer_that_is_to_come_again_is_made_without_guessing(
+    database_path: Path, seed: int | None, may_guess: bool
+):
+    # Whether guessing pays is measured, and tokens checked together are rounded otherwise.
+    cut = Answer(("a", "b"), reason=FinishReason.LENGTH)
+    service, engine, recorder = make_service(database_path, engine=ScriptedEngine([cut]))
+    chat = service.new_chat()
+    service.configure(chat.id, options={} if seed is None else {"seed": seed})
+    turn = service.send(chat.id, "q")
+    engine.wait_submitted(1)
+    engine.run_until_idle()
+    recorder.wait_ended(turn.id)
+    service.continue_turn(turn.id)
+    engine.wait_submitted(2)
+    assert [request.speculation for request in engine.submitted] == [may_guess] * 2
+    service.close()
+
+
 def test_a_message_is_answered_streamed_and_saved(database_path: Path):
     service, engine, recorder = make_service(database_path)
     chat = service.new_chat(system="Be brief.")
