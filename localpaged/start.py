@@ -12,7 +12,7 @@ def main() -> object:
     if is_ours:
         # there is nothing to undo yet, and nobody who could tell a KeyboardInterrupt nicely
         _signal.signal(_signal.SIGINT, _signal.SIG_DFL)
-    from localpaged.cli import main as run
+    from localpaged.cli.main import main as run
 
     if is_ours:
         _signal.signal(_signal.SIGINT, _signal.default_int_handler)

@@ -6,15 +6,16 @@ from pathlib import Path
 import pytest
 
 from localpaged import paths
-from localpaged.cli import main
-from localpaged.cli_options import ENGINE_KEYS
+from localpaged.cli.ask import ask
+from localpaged.cli.main import COMMANDS
+from localpaged.cli.options import ENGINE_KEYS
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
 DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 
-@pytest.mark.parametrize("command", sorted(main.commands))
+@pytest.mark.parametrize("command", sorted(COMMANDS))
 def test_every_command_is_in_the_readme(command):
     assert f"localpaged {command}" in README
 
@@ -24,9 +25,9 @@ def test_every_environment_variable_is_in_the_readme(variable):
     assert variable in README
 
 
-@pytest.mark.parametrize("option", [p.opts[0] for p in main.commands["ask"].params if p.opts])
+@pytest.mark.parametrize("option", [p.opts[0] for p in ask.params if p.opts])
 def test_every_option_of_ask_has_help(option):
-    parameter = next(p for p in main.commands["ask"].params if option in p.opts)
+    parameter = next(p for p in ask.params if option in p.opts)
     assert option == "question" or getattr(parameter, "help", None)
 
 

@@ -21,7 +21,10 @@ def modules_after(statement):
 @pytest.mark.parametrize(
     ("statement", "absent"),
     [
-        ("import localpaged.cli", {"torch", "textual", "transformers", "numpy", "sqlite_utils"}),
+        (
+            "import localpaged.cli.main",
+            {"torch", "textual", "transformers", "numpy", "sqlite_utils"},
+        ),
         (
             "import localpaged.tui.app",
             # the first picture waits for nothing of these
@@ -50,7 +53,7 @@ def test_help_is_instant():
 
 
 def test_importing_creates_nothing(home):
-    modules_after("import localpaged.cli, localpaged.wiring, localpaged.tui.app")
+    modules_after("import localpaged.cli.main, localpaged.wiring, localpaged.tui.app")
     assert list(home.iterdir()) == []
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from localpaged.chat.cache_report import CacheCause, CacheReport
 from localpaged.chat.events import TurnEnded
-from localpaged.cli_answer import StatusLine, TextAnswer
+from localpaged.cli.answer import StatusLine, TextAnswer
 from localpaged.engine.events import Event, FinishReason, TokenEvent, Usage
 from localpaged.errors import StepFailed
 from localpaged.store.rows import TurnStatus
@@ -78,7 +78,7 @@ def test_no_question_is_wrong_use(answer_with, arguments):
 
 
 def test_endless_input_is_refused_before_it_fills_the_memory(answer_with, monkeypatch):
-    monkeypatch.setattr("localpaged.cli_input.MAX_STDIN_BYTES", 1_000)
+    monkeypatch.setattr("localpaged.cli.input.MAX_STDIN_BYTES", 1_000)
     answer_with(["Yes."])
     assert call("ask", stdin=b"x" * 1_000).code == 0
     done = call("ask", stdin=b"x" * 1_001)
@@ -239,7 +239,7 @@ def with_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
             super().__init__()
             self.is_on_terminal = True
 
-    monkeypatch.setattr("localpaged.cli_answer.StatusLine", OnTerminal)
+    monkeypatch.setattr("localpaged.cli.answer.StatusLine", OnTerminal)
 
 
 def with_preamble(monkeypatch: pytest.MonkeyPatch, preamble: str) -> None:

@@ -18,7 +18,8 @@ from typing import Any
 
 import pytest
 
-from localpaged import cli_ask, paths, wiring
+from localpaged import paths, wiring
+from localpaged.cli import asking
 from localpaged.log_file import MAX_LOG_BYTES, append_to_log, logging_to_file
 from testkit.commands import Process, call, run, start
 from testkit.past_chats import write_chat
@@ -33,7 +34,7 @@ def broken(monkeypatch):
     def fail(question, options):
         raise ZeroDivisionError("division\x1b[31m by zero")
 
-    monkeypatch.setattr(cli_ask, "run_ask", fail)
+    monkeypatch.setattr(asking, "run_ask", fail)
 
 
 def test_an_unexpected_error_is_a_sentence_and_its_traceback_is_in_the_log(home, broken):

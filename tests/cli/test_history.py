@@ -239,7 +239,7 @@ def test_it_works_while_the_history_is_open_elsewhere(chat_id):
 
 def test_reading_commands_load_nothing_heavy(chat_id):
     code = (
-        "import sys; from localpaged.cli import main\n"
+        "import sys; from localpaged.cli.main import main\n"
         "try: main(['history', 'list'], prog_name='localpaged')\n"
         "except SystemExit: pass\n"
         "print(*sys.modules)"

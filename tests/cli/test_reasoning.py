@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from localpaged.chat.thought import TextPart
-from localpaged.cli_answer import TextAnswer
+from localpaged.cli.answer import TextAnswer
 from testkit.commands import call
 from testkit.fake_model import FakeChatModel
 

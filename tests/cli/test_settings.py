@@ -9,8 +9,8 @@ import click
 import psutil
 import pytest
 
-from localpaged.cli import main
-from localpaged.cli_options import ByteSize, settings_from
+from localpaged.cli.chat import chat
+from localpaged.cli.options import ByteSize, settings_from
 from localpaged.config import Settings
 from localpaged.decoder_config import DecoderConfig
 from localpaged.engine.params import EngineConfig
@@ -66,7 +66,7 @@ def test_what_is_no_size_is_refused(text):
 
 
 def test_what_is_not_asked_for_is_left_to_the_machine():
-    options = {parameter.name: None for parameter in main.commands["chat"].params}
+    options = {parameter.name: None for parameter in chat.params}
     assert settings_from(options) == Settings(DEFAULT_MODEL)
 
 

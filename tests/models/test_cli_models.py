@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from localpaged import paths
-from localpaged.cli_models import models
+from localpaged.cli.models import models
 from localpaged.errors import ConfigError, ModelNotFound, UnsupportedModel
 from localpaged.models.registry import add_entry, list_entries, owned_path
 from testkit.gguf_files import save_tiny_gguf
@@ -216,7 +216,7 @@ def test_progress_is_plain_lines_where_there_is_no_terminal(monkeypatch: pytest.
 
 SHOW = """
 import sys
-from localpaged.cli_models import _Progress
+from localpaged.cli.models import _Progress
 with _Progress() as progress:
     for stage in ("Downloading", "Unpacking"):
         for tenth in range(11):

@@ -15,7 +15,7 @@ from click.testing import CliRunner
 
 from localpaged.chat.publisher import Subscriber
 from localpaged.chat.service import ChatService
-from localpaged.cli import main
+from localpaged.cli.main import main
 from localpaged.config import Settings
 from localpaged.engine.params import Request
 from localpaged.engine.port import Listener

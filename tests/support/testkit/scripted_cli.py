@@ -9,7 +9,7 @@ import json
 import os
 
 from localpaged import wiring
-from localpaged.cli import main
+from localpaged.cli.main import main
 from testkit.commands import ScriptedRuns
 
 

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 from localpaged.chat.differences import first_difference
 from localpaged.chat.events import TurnEnded
 from localpaged.chat.thought import TextPart
-from localpaged.cli_answer import StatusLine
+from localpaged.cli.answer import StatusLine
 from localpaged.errors import LocalPagedError
 from localpaged.plain_text import visible
 from localpaged.store.rows import Turn, TurnStatus

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from localpaged.cli_stored import find_chat, open_store, print_json, scope_of
+from localpaged.cli.stored import find_chat, open_store, print_json, scope_of
 from localpaged.plain_text import visible
 
 if TYPE_CHECKING:

@@ -128,7 +128,7 @@ def rm(names: tuple[str, ...], yes: bool) -> None:
 
 def _usual_model() -> str:
     """The name of the model that answers by default; of the only one, if no other is set."""
-    from localpaged.cli_options import ENGINE_KEYS, settings_from
+    from localpaged.cli.options import ENGINE_KEYS, settings_from
     from localpaged.models.catalogue import DEFAULT_MODEL
     from localpaged.models.registry import list_entries
 

@@ -22,9 +22,9 @@ from localpaged.chat.events import (
 )
 from localpaged.chat.sampling_options import with_overrides
 from localpaged.chat.service import ChatService
-from localpaged.cli_compare_output import Compared, JsonOutput, Output, TextOutput
-from localpaged.cli_input import Interrupt, loading_line, question_text
-from localpaged.cli_options import settings_from
+from localpaged.cli.compare_output import Compared, JsonOutput, Output, TextOutput
+from localpaged.cli.input import Interrupt, loading_line, question_text
+from localpaged.cli.options import settings_from
 from localpaged.config import Settings
 from localpaged.config_file import read_config
 from localpaged.errors import LocalPagedError

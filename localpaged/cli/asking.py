@@ -19,11 +19,11 @@ from localpaged.chat.events import (
 )
 from localpaged.chat.sampling_options import with_overrides
 from localpaged.chat.service import ChatService
-from localpaged.cli_answer import Answer, JsonAnswer, TextAnswer
-from localpaged.cli_errors import tell
-from localpaged.cli_input import Interrupt, loading_line, question_text
-from localpaged.cli_options import settings_from
-from localpaged.cli_sampling import overrides_from
+from localpaged.cli.answer import Answer, JsonAnswer, TextAnswer
+from localpaged.cli.errors import tell
+from localpaged.cli.input import Interrupt, loading_line, question_text
+from localpaged.cli.options import settings_from
+from localpaged.cli.sampling import overrides_from
 from localpaged.engine.events import FinishReason
 from localpaged.errors import ChatError, ConfigError, LocalPagedError, PromptTooLong
 from localpaged.models.registry import find_model

@@ -10,7 +10,7 @@ import click
 
 from localpaged import paths
 from localpaged.chat.sampling_options import OPTIONS
-from localpaged.cli_options import engine_options, engine_sources, settings_from
+from localpaged.cli.options import engine_options, engine_sources, settings_from
 from localpaged.config_file import ConfigFile, read_config
 from localpaged.config_schema import ENGINE, KEYMAP, KEYS, SAMPLING, SECTIONS, UI
 from localpaged.engine.params import DryParams, SamplingParams

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import click
 
-from localpaged.cli_text import TEXT
+from localpaged.cli.text import TEXT
 from localpaged.engine.params import (
     DEFAULT_TEMPERATURE,
     DEFAULT_TOP_P,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from localpaged.cli_stored import (
+from localpaged.cli.stored import (
     change,
     find_chat,
     open_store,
@@ -24,8 +24,8 @@ from localpaged.cli_stored import (
     short_ids,
     title_of,
 )
-from localpaged.cli_text import TEXT
-from localpaged.cli_transfer import export, import_chats
+from localpaged.cli.text import TEXT
+from localpaged.cli.transfer import export, import_chats
 from localpaged.plain_text import visible
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import click
 
-from localpaged.cli_streams import OutputLost, fill_streams, watched_output
+from localpaged.cli.streams import OutputLost, fill_streams, watched_output
 from localpaged.errors import LocalPagedError
 from localpaged.plain_text import visible
 

@@ -1,0 +1,1 @@
+"""The commands, and the border that turns what goes wrong into a sentence and an exit code."""

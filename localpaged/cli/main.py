@@ -1,0 +1,73 @@
+"""The command line; each command is imported when it is used, so that the start is light."""
+
+from __future__ import annotations
+
+import sys
+from functools import partial
+from importlib import import_module
+from typing import Any
+
+import click
+
+from localpaged import __version__
+from localpaged.cli.errors import exit_code_of
+
+# Name and where it is made, `module:attribute`.
+COMMANDS = {
+    "ask": "ask:ask",
+    "chat": "chat:chat",
+    "compare": "compare:compare",
+    "config": "config:config_command",
+    "history": "history:history",
+    "models": "models:models",
+    "paths": "config:paths_command",
+}
+
+
+class Program(click.Group):
+    """Ends every command with an exit code and no traceback; without a command, opens the chat."""
+
+    def main(self, *args: Any, **options: Any) -> Any:
+        """Run the program and leave it."""
+        options["standalone_mode"] = False
+        sys.exit(exit_code_of(partial(super().main, *args, **options)))
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command."""
+        from localpaged.log_file import logging_to_file
+
+        with logging_to_file():
+            return super().invoke(ctx)
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Read the arguments; none are those of `chat`, its environment variables included."""
+        return super().parse_args(ctx, args or ["chat"])
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names of the commands."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Return a command, or None where there is none of this name."""
+        if cmd_name in COMMANDS:
+            return _load(cmd_name)
+        # the nearest name is looked for among these
+        self.commands.update({name: _load(name) for name in COMMANDS})
+        return None
+
+
+def _load(name: str) -> click.Command:
+    module, _, attribute = COMMANDS[name].partition(":")
+    command: click.Command = getattr(import_module(f"localpaged.cli.{module}"), attribute)
+    return command
+
+
+@click.group(cls=Program, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="localpaged")
+def main() -> None:
+    """Chat with a language model that runs on this machine, in this program.
+
+    Without a command, opens the chat. Nothing is sent anywhere: no telemetry, and no network
+    after a model was pulled. LOCALPAGED_HOME puts all files below one folder, LOCALPAGED_MODEL
+    chooses the model.
+    """
