@@ -15,6 +15,7 @@ LocalPagedError(message, hint)
 │   └── EngineStopped      the engine is gone; carries the cause
 ├── ChatError              this chat or answer cannot do that now
 │   └── BadChatFile        a file of chats cannot be read or written
+├── StatsError             a running program's stats cannot be read
 └── StoreError
     ├── DatabaseDamaged    not a database of ours, or corrupt
     ├── DatabaseTooNew     written by a newer localpaged
@@ -101,6 +102,10 @@ class ChatError(LocalPagedError):
 
 class BadChatFile(ChatError):
     """A file of chats cannot be read or written."""
+
+
+class StatsError(LocalPagedError):
+    """A running program's stats cannot be read."""
 
 
 class StoreError(LocalPagedError):

@@ -12,6 +12,7 @@ EXIT_CODES = {
     "ModelError": 4,
     "EngineError": 5,
     "ChatError": 1,
+    "StatsError": 1,
     "StoreError": 6,
     "NotInHistory": 4,
 }

@@ -1,0 +1,77 @@
+"""Frozen dataclasses as JSON and back. What comes back is checked; what it has more is ignored."""
+
+from __future__ import annotations
+
+import types
+from dataclasses import MISSING, fields, is_dataclass
+from functools import cache
+from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from localpaged.errors import StatsError
+
+T = TypeVar("T")
+
+
+def encode(value: Any) -> Any:
+    """Return a dataclass as nested dicts and lists, by the names of its fields and properties."""
+    if is_dataclass(value):
+        return {name: encode(getattr(value, name)) for name in _told(type(value))}
+    return [encode(item) for item in value] if isinstance(value, tuple) else value
+
+
+def decode_fields(kind: type[T], data: object, path: str = "") -> T:
+    """Return a dataclass made of a dict's known fields. Raises StatsError for what does not fit."""
+    if not isinstance(data, dict):
+        raise _misfit(path)
+    hints: dict[str, Any] = _hints(kind)
+    known: dict[str, Any] = {}
+    for each in fields(kind):  # type: ignore[arg-type]
+        where = f"{path}.{each.name}" if path else each.name
+        if each.name in data:
+            known[each.name] = _decode(hints[each.name], data[each.name], where)
+        elif each.default is MISSING and each.default_factory is MISSING:
+            raise _misfit(where)
+    return kind(**known)
+
+
+def _decode(hint: Any, value: object, path: str) -> Any:
+    origin = get_origin(hint)
+    if origin in (Union, types.UnionType):
+        (inner,) = (arg for arg in get_args(hint) if arg is not type(None))
+        return None if value is None else _decode(inner, value, path)
+    if origin is tuple:
+        if not isinstance(value, (list, tuple)):
+            raise _misfit(path)
+        (inner, _) = get_args(hint)
+        return tuple(_decode(inner, item, path) for item in value)
+    if is_dataclass(hint):
+        return decode_fields(hint, value, path)  # type: ignore[arg-type]
+    return _scalar(hint, value, path)
+
+
+def _scalar(hint: type, value: object, path: str) -> Any:
+    # bool is an int to Python; to a reader of numbers it is a mistake
+    is_bool = isinstance(value, bool)
+    if hint is float and isinstance(value, (int, float)) and not is_bool:
+        try:
+            return float(value)
+        except OverflowError as error:
+            raise _misfit(path) from error
+    if isinstance(value, hint) and (is_bool == (hint is bool)):
+        return value
+    raise _misfit(path)
+
+
+@cache
+def _told(kind: Any) -> tuple[str, ...]:
+    derived = (name for name, value in vars(kind).items() if isinstance(value, property))
+    return (*(each.name for each in fields(kind)), *derived)
+
+
+@cache
+def _hints(kind: Any) -> dict[str, Any]:
+    return get_type_hints(kind)
+
+
+def _misfit(path: str) -> StatsError:
+    return StatsError(f"What was read are no stats of localpaged: {path or 'it'} does not fit.")
