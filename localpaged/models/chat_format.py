@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
+from typing import Any
 
 from localpaged.errors import ConfigError, UnsupportedModel
 from localpaged.models.chat_template import ChatTemplate
@@ -12,10 +13,19 @@ from localpaged.models.known_answers import KnownAnswer, find_kept, known_answer
 from localpaged.models.reasoning import marks_of, with_visible_marks
 from localpaged.models.text_tokenizer import TextTokenizer
 from localpaged.models.tokenizer_data import ControlToken, TokenizerData
+from localpaged.models.tool_prompt import (
+    TEMPLATELESS_STYLE,
+    each_text,
+    style_of,
+    template_message,
+    with_each_text,
+    with_visible_calls,
+    written_out,
+)
 from localpaged.plain_text import visible
-from localpaged.prompt import PromptMessage, ReasoningMarks
+from localpaged.prompt import PromptMessage, ReasoningMarks, ToolStyle
 
-ROLES = ("system", "user", "assistant")
+ROLES = ("system", "user", "assistant", "tool")
 
 
 class ChatFormat:
@@ -35,7 +45,9 @@ class ChatFormat:
         vocab_size: int,
     ) -> None:
         self._reasoning = marks_of(data)
-        data = self._data = with_visible_marks(data, self._reasoning)
+        self._tool_style = style_of(data)
+        data = with_visible_marks(data, self._reasoning)
+        data = self._data = with_visible_calls(data, self._tool_style)
         self._name = name
         self._fingerprint = fingerprint
         self._context_length = context_length
@@ -70,6 +82,11 @@ class ChatFormat:
     def reasoning(self) -> ReasoningMarks | None:
         """The marks around what the model thinks; None for a model that does not."""
         return self._reasoning
+
+    @property
+    def tool_style(self) -> ToolStyle:
+        """How answers write that a tool is to be called."""
+        return self._tool_style or TEMPLATELESS_STYLE
 
     @property
     def bos_id(self) -> int | None:
@@ -140,17 +157,25 @@ class ChatFormat:
         return spelled.decode("utf-8", "replace")
 
     def render(
-        self, messages: Sequence[PromptMessage], *, continue_last: bool = False
+        self,
+        messages: Sequence[PromptMessage],
+        *,
+        continue_last: bool = False,
+        tools: Sequence[Mapping[str, Any]] = (),
     ) -> tuple[int, ...]:
         """Return the prompt's token ids, ending where the answer begins.
 
         With `continue_last` the last message, an assistant's, is left open to be continued.
-        Control tokens written in a message's text stay text. Messages that know their ids are
+        Control tokens written in a text stay text, those of `tools`, their calls and results
+        included, which a template that knows none gets as text. Messages that know their ids are
         written with these where the template keeps their text. Raises UnsupportedModel for a model
         without a chat template and ModelError for a conversation that its template refuses.
         """
         self._check(messages, continue_last=continue_last)
-        marks = self._control_text.marks(message.text for message in messages)
+        if self._tool_style is None:
+            messages, tools = written_out(messages, tools), ()
+        marks = self._control_text.marks(each_text(messages, tools))
+        tools = with_each_text(tools, lambda text: self._wrapped(text, marks))
         answers = self._known_answers(messages)
         contents = [
             # an assistant's thinking tags must act: templates cut old thoughts out by them
@@ -165,10 +190,15 @@ class ChatFormat:
         ]
 
         def render(contents: Sequence[str]) -> str:
-            return self._rendered(messages, contents, marks, continue_last=continue_last)
+            return self._rendered(
+                messages, contents, marks, continue_last=continue_last, tools=tools
+            )
 
         rendered, kept = find_kept(answers, contents, mark=marks[3], rests=rests, render=render)
         return self._encoded(rendered, marks, [answers[i] for i in kept])
+
+    def _wrapped(self, text: str, marks: Marks) -> str:
+        return self._control_text.wrap(text, marks, only_hidden=False)
 
     def _known_answers(self, messages: Sequence[PromptMessage]) -> Mapping[int, KnownAnswer]:
         found = {
@@ -229,21 +259,27 @@ class ChatFormat:
         marks: Marks,
         *,
         continue_last: bool,
+        tools: Sequence[Mapping[str, Any]],
     ) -> str:
         if self._template is None:
             raise UnsupportedModel(
                 f"{visible(self._name)} has no chat template: it is a base model.",
                 hint="Choose an instruct or chat model.",
             )
+
+        def wrapped(text: str) -> str:
+            return self._wrapped(text, marks)
+
         if continue_last:
             contents = [*contents[:-1], contents[-1] + marks[2] + " "]
         rendered = self._template.render(
             [
-                {"role": message.role, "content": content}
+                with_each_text(template_message(message, content), wrapped, but="content")
                 for message, content in zip(messages, contents, strict=True)
             ],
             special_texts=self._data.special_texts,
             add_generation_prompt=not continue_last,
+            tools=tools,
         )
         return self._cut_open(rendered, marks[2]) if continue_last else rendered
 

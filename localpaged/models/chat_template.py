@@ -54,19 +54,22 @@ class ChatTemplate:
 
     def render(
         self,
-        messages: Sequence[Mapping[str, str]],
+        messages: Sequence[Mapping[str, Any]],
         *,
         special_texts: Mapping[str, str],
         add_generation_prompt: bool,
+        tools: Sequence[Mapping[str, Any]] = (),
     ) -> str:
         """Return the conversation as the model was trained to read it.
 
-        Raises ModelError when the template refuses the conversation or breaks a limit.
+        `tools` are described as OpenAI's API does. Raises ModelError when the template refuses the
+        conversation or breaks a limit.
         """
         text_length = sum(len(message["content"]) for message in messages)
+        text_length += sum(len(str(tool)) for tool in tools)
         pieces = self._template.generate(
             messages=[dict(message) for message in messages],
-            tools=None,
+            tools=[dict(tool) for tool in tools] or None,
             documents=None,
             add_generation_prompt=add_generation_prompt,
             range=_RangeBudget(),
