@@ -11,6 +11,7 @@ from localpaged.plain_text import visible
 from localpaged.tui.context_use import context_use
 from localpaged.tui.figures import byte_size, compact, grouped, percent, rate
 from localpaged.tui.glyphs import Glyphs
+from localpaged.tui.hint_line import GAP, fitted_runs, hint_of
 from localpaged.tui.keys import footer_actions, key_of
 from localpaged.tui.markdown.line import STRONG, Line, Role, Run, indent
 from localpaged.tui.markdown.wrap import wrap_runs
@@ -23,7 +24,7 @@ from localpaged.tui.workspace import EngineStatus
 PRODUCT = "localpaged"
 LOAD_BAR_CELLS = 16
 BRIEF_CELLS = 56
-"""With less room beside it, a chat's title matters more than the tokens of its context."""
+"""With less room a chat's title matters more than the tokens of its context, a key than a count."""
 CONTEXT_WARNING, CONTEXT_ALARM = 0.75, 0.90
 
 
@@ -164,19 +165,16 @@ def hint_runs(
     snapshot: EngineSnapshot, *, focus: str, num_running: int, can_stop: bool, cells: int
 ) -> tuple[list[Run], list[Run]]:
     """The bottom line: the keys that matter most, as many as fit; the speed of all chats."""
-    left: list[Run] = []
     right: list[Run] = []
     if num_running and snapshot.decode_tokens_per_s:
         chats = "1 chat" if num_running == 1 else f"{num_running} chats"
-        right = [Run(rate(snapshot.decode_tokens_per_s), Role.TEXT), Run(f"  {chats}", Role.FAINT)]
-    room = cells - cells_of(right)
-    for action in footer_actions(focus):
-        if action.id == "stop" and not can_stop:
-            continue
-        item = [Run(action.shown, Role.TEXT), Run(f" {action.footer}   ", Role.FAINT)]
-        if cells_of([*left, *item]) <= room:
-            left += item
-    return left, right
+        right = [Run(rate(snapshot.decode_tokens_per_s), Role.TEXT)]
+        if cells >= BRIEF_CELLS:
+            right.append(Run(f"  {chats}", Role.FAINT))
+    # the two stand a few cells apart
+    room = cells - cells_of(right) - (len(GAP) if right else 0)
+    told = (action for action in footer_actions(focus) if action.id != "stop" or can_stop)
+    return fitted_runs(map(hint_of, told), room), right
 
 
 def placeholder(engine: EngineStatus, session: SessionModel) -> str:

@@ -9,7 +9,7 @@ from textual.keys import Keys
 
 from localpaged.config_file import ConfigFile
 from localpaged.config_schema import KEYMAP
-from localpaged.tui.keys import ACTIONS, Action
+from localpaged.tui.keys import ACTIONS, IN_COMPARE, WHOLE_SCREENS, Action, is_typed
 
 Keymap = Mapping[str, str]
 """Keys by action, Textual's names, several with commas between them."""
@@ -26,6 +26,16 @@ IMPOSSIBLE = {
     "ctrl+h": "Backspace",
 }
 FIXED = {"ctrl+z": "undo", **{f"alt+{n}": "number" for n in range(1, 10)}}
+FIXED_ON = {
+    IN_COMPARE: {
+        **{str(number): "compare_number" for number in range(1, 10)},
+        **dict.fromkeys(("left", "right", "h", "l"), "compare_step"),
+        **dict.fromkeys(("g", "G", "pageup", "pagedown"), "compare_scroll"),
+        **dict.fromkeys(("escape", "ctrl+c"), "compare_back"),
+        "enter": "compare_go_on",
+        "ctrl+q": "quit",
+    }
+}
 _SPELLINGS = {"esc": "escape", "return": "enter", "pgup": "pageup", "pgdn": "pagedown"}
 # what the prompt itself does with these cannot be taken from it
 RESERVED = frozenset(
@@ -36,7 +46,7 @@ RESERVED = frozenset(
 
 
 def rebindable() -> Iterator[Action]:
-    """The actions that may have other keys, or a first one: they work all over the chat."""
+    """The actions that may have other keys, or a first one: they work all over their screen."""
     return (action for action in ACTIONS if action.keys or action.slash)
 
 
@@ -47,12 +57,18 @@ def make_keymap(config: ConfigFile) -> dict[str, str]:
     for action_id, keys in config.keymap:
         if action_id not in known:
             raise _unknown(config, action_id, known)
-        keymap[action_id] = ",".join(_key(config, action_id, key) for key in keys)
-    _check_unique(config, {**{a.id: a.keys for a in known.values()}, **keymap})
+        # what is done with a letter may be done with another one: nothing is written there then
+        may_be_typed = is_typed(known[action_id].keys)
+        keymap[action_id] = ",".join(
+            _key(config, action_id, key, may_be_typed=may_be_typed) for key in keys
+        )
+    _check_unique(config, known, keymap)
     return keymap
 
 
-def _key(config: ConfigFile, action_id: str, written: str) -> str:
+def _key(config: ConfigFile, action_id: str, written: str, *, may_be_typed: bool) -> str:
+    if may_be_typed and len(written) == 1 and written.isalnum():
+        return written
     *modifiers, last = (part.strip() for part in written.casefold().split("+"))
     last = _SPELLINGS.get(last, last)
     if last.startswith("^") and len(last) == 2:
@@ -93,8 +109,24 @@ def _unknown(config: ConfigFile, action_id: str, known: Mapping[str, Action]) ->
     )
 
 
-def _check_unique(config: ConfigFile, keymap: Keymap) -> None:
-    owner = dict(FIXED)
+def _check_unique(config: ConfigFile, known: Mapping[str, Action], keymap: Keymap) -> None:
+    for group in (None, *WHOLE_SCREENS):
+        keys = {
+            action.id: keymap.get(action.id, action.keys)
+            for action in known.values()
+            if _is_at(action, group)
+        }
+        _check_keys(config, keys, FIXED if group is None else FIXED_ON.get(group, {}))
+
+
+def _is_at(action: Action, group: str | None) -> bool:
+    """Whether an action has its key on the chat screen, or on the whole screen of a group."""
+    # what opens a screen closes it as well, and the help is everywhere
+    return action.is_of_chat if group is None else action.group == group or action.id == "help"
+
+
+def _check_keys(config: ConfigFile, keymap: Keymap, fixed: Mapping[str, str]) -> None:
+    owner = dict(fixed)
     for action_id, keys in keymap.items():
         for key in filter(None, keys.split(",")):
             other = owner.setdefault(key, action_id)

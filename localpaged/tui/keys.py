@@ -15,18 +15,22 @@ IN_TRANSCRIPT = "In the transcript"
 MEMORY = "Memory"
 IN_BLOCKS = "In the blocks screen"
 IN_TOKENS = "In the token view"
+IN_COMPARE = "In the compare screen"
+IN_HISTORY = "In the history"
 APP = "Application"
-GROUPS = (WRITING, CHATS, ANSWERS, IN_LIST, IN_TRANSCRIPT, MEMORY, IN_BLOCKS, IN_TOKENS, APP)
+WHOLE_SCREENS = (IN_BLOCKS, IN_TOKENS, IN_COMPARE, IN_HISTORY)
+"""Groups of screens that lie over the chat: the same key may do one thing on each of them."""
+GROUPS = (WRITING, CHATS, ANSWERS, IN_LIST, IN_TRANSCRIPT, MEMORY, *WHOLE_SCREENS, APP)
 
 
 @dataclass(frozen=True, slots=True)
 class Action:
     """One thing the user can do.
 
-    `keys` are Textual's names, bound on the chat screen. Without them the widget that has the
-    focus handles the key. `usual` is how help and footer write it, unless the user has keys of
-    their own. What has a `slash` name is a command: it is in the palette and works as `/name`;
-    `argument` tells what may stand behind it.
+    `keys` are Textual's names, bound on the chat screen, or on the whole screen of the group.
+    Without them the widget that has the focus handles the key. `usual` is how help and footer
+    write it, unless the user has keys of their own. What has a `slash` name is a command: it is in
+    the palette and works as `/name`; `argument` tells what may stand behind it.
     """
 
     id: str
@@ -49,6 +53,11 @@ class Action:
         return {IN_LIST: "list", IN_TRANSCRIPT: "transcript"}.get(self.group, "")
 
     @property
+    def is_of_chat(self) -> bool:
+        """Whether the action is done on the chat screen, and not on one that lies over it."""
+        return self.group not in WHOLE_SCREENS
+
+    @property
     def note(self) -> str:
         """The key and where it works, else the name to type."""
         place = f" in {self.where}" if self.where else ""
@@ -59,7 +68,11 @@ class Action:
         """The action as a Textual binding that works while any part of the chat has the focus."""
         # a command without a key may get one from the user's keymap, by its id
         keys = self.keys or f"no-key-{self.id}"
-        return Binding(keys, f"do('{self.id}')", self.label, id=self.id, show=False, priority=True)
+        # what can be typed must reach a line to write in on the same screen
+        goes_first = self.is_of_chat or not is_typed(keys)
+        return Binding(
+            keys, f"do('{self.id}')", self.label, id=self.id, show=False, priority=goes_first
+        )
 
 
 ACTIONS = (
@@ -140,6 +153,61 @@ ACTIONS = (
     Action("token_take", "Go on with it in a fork", IN_TOKENS, "Enter"),
     Action("token_fork", "Fork behind the token", IN_TOKENS, "f"),
     Action("token_colours", "Surprise in colours", IN_TOKENS, "c"),
+    Action("compare_number", "Select an answer by its number", IN_COMPARE, "1-9", footer="select"),
+    Action("compare_step", "Select the answer at that side", IN_COMPARE, "Left Right"),
+    Action(
+        *("compare_go_on", "Continue with this one in the chat", IN_COMPARE, "Enter"),
+        footer="continue",
+    ),
+    Action(
+        "compare_keep", "Keep the answer as a chat, or no longer", IN_COMPARE, "k", "k", "", "keep"
+    ),
+    Action("compare_keep_all", "Keep all as chats", IN_COMPARE, "K", "K"),
+    Action(
+        "compare_back",
+        "Stop the answer; close what is open; leave",
+        IN_COMPARE,
+        "Esc",
+        footer="stop",
+    ),
+    Action("compare_stop_others", "Stop all others", IN_COMPARE, "s", "s", "", "stop others"),
+    Action("compare_stop_all", "Stop all", IN_COMPARE, "S", "S"),
+    Action(
+        "compare_zoom", "One answer on the whole screen, and back", IN_COMPARE, "z", "z", "", "zoom"
+    ),
+    Action(
+        "compare_diff",
+        "Differences: here, then on another answer",
+        IN_COMPARE,
+        "d",
+        "d",
+        "",
+        "diff",
+    ),
+    Action("compare_blind", "Hide which model is which, and shuffle", IN_COMPARE, "b", "b"),
+    Action(
+        "compare_vote", "Vote for the answer; names are told then", IN_COMPARE, "v", "v", "", "vote"
+    ),
+    Action(
+        "compare_write", "Write to the kept answers, or to all", IN_COMPARE, "i", "i", "", "write"
+    ),
+    Action("compare_rerun", "Have the answer made anew", IN_COMPARE, "r", "r", "", "again"),
+    Action("compare_more", "One more sample like it", IN_COMPARE, "n", "n", "", "one more"),
+    Action("compare_resume", "Continue an answer that was stopped", IN_COMPARE, "F5", "f5"),
+    Action("compare_copy", "Copy the answer", IN_COMPARE, "y", "y"),
+    Action("compare_delete", "Delete the compare; what is kept stays", IN_COMPARE, "x", "x"),
+    Action("compare_scroll", "Scroll the answer", IN_COMPARE, "PgUp PgDn g G"),
+    Action("compare_leave", "Back to the chat; what runs goes on", IN_COMPARE, "q", "q"),
+    Action("history_open", "Open the chat, at what was found", IN_HISTORY, "Enter"),
+    Action("history_choose", "Choose", IN_HISTORY, "Up Down"),
+    Action("history_part", "Search line or list", IN_HISTORY, "Tab"),
+    Action("history_filter", "All, archived, deleted", IN_HISTORY, "^F, in the list f"),
+    Action("history_search", "Search, from the list", IN_HISTORY, "/"),
+    Action("history_rename", "Rename, in the list", IN_HISTORY, "r"),
+    Action("history_archive", "Archive or list again, in the list", IN_HISTORY, "a"),
+    Action("history_delete", "Delete or restore, in the list", IN_HISTORY, "d"),
+    Action("history_export", "Export to a file, in the list", IN_HISTORY, "x"),
+    Action("history_back", "Back to the chat", IN_HISTORY, "Esc"),
     Action("blocks_part", "Map or prefix tree", IN_BLOCKS, "Tab"),
     Action("blocks_view", "Colours: chat, refs, age, state", IN_BLOCKS, "m"),
     Action("blocks_pin", "Pin the branch, or unpin it", IN_BLOCKS, "p"),
@@ -164,16 +232,33 @@ BY_SLASH = {action.slash: action for action in ACTIONS if action.slash}
 
 def footer_actions(focus: str) -> Iterator[Action]:
     """What the bottom line tells while `focus` (prompt, transcript or list) has the focus."""
+    told = [action for action in ACTIONS if action.footer and action.is_of_chat]
     if focus != "prompt":
-        yield from (a for a in ACTIONS if a.footer and a.where == focus)
-    for action in ACTIONS:
-        if action.footer and not action.where and (focus == "prompt" or action.id not in IN_PROMPT):
+        yield from (a for a in told if a.where == focus)
+    for action in told:
+        if not action.where and (focus == "prompt" or action.id not in IN_PROMPT):
             yield action
 
 
 def commands() -> Iterator[Action]:
     """What palette and slash commands offer."""
     return iter(BY_SLASH.values())
+
+
+def actions_of(group: str) -> Iterator[Action]:
+    """What a whole screen has keys for, in the order of its help."""
+    return (action for action in ACTIONS if action.group == group)
+
+
+def screen_bindings(group: str) -> Iterator[Binding]:
+    """What a whole screen binds of the table, and the key that opens the help everywhere."""
+    yield from (action.binding for action in actions_of(group) if action.keys)
+    yield Binding(BY_ID["help"].keys, "help", "Help", id="help", show=False, priority=True)
+
+
+def is_typed(keys: str) -> bool:
+    """Whether a key is a letter or a digit, which a line to write in takes as text."""
+    return any(len(key) == 1 for key in keys.split(","))
 
 
 def key_of(action_id: str) -> str:
@@ -194,6 +279,8 @@ def _shown_keys(keys: str) -> str:
 
 def _shown_key(key: str) -> str:
     *modifiers, last = key.split("+")
+    if not modifiers and len(last) == 1:
+        return last
     name = last.upper() if len(last) == 1 or last[1:].isdigit() else last.capitalize()
     if modifiers == ["ctrl"] and len(name) == 1:
         return f"^{name}"

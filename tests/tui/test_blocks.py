@@ -201,7 +201,7 @@ async def test_without_a_model_the_screen_says_so():
             await shown.until_shown("There is no model")
             assert engine.num_inspections == 0
             # keys that do nothing here are not told
-            assert shown.text.split("\n")[-1].strip() == "Esc back"
+            assert shown.text.split("\n")[-1].strip() == "Esc back   F1 help"
 
 
 async def test_nobody_looks_while_the_screen_is_not_shown():

@@ -12,6 +12,7 @@ from localpaged.tui.keymap import make_keymap
 from localpaged.tui.keys import key_of, show_keymap
 from localpaged.tui.screens.help import HelpScreen
 from localpaged.tui.theme import NAMES
+from testkit.comparing import comparing, finish
 from testkit.screens import LARGE, SMALL, open_service, stage
 from testkit.scripted_engine import ScriptedEngine
 
@@ -80,6 +81,40 @@ async def test_two_actions_can_exchange_their_keys():
             assert shown.dialog is not None
 
 
+@SIZES
+async def test_keys_of_the_compare_screen_are_the_users_own_too(size):
+    keymap = keymap_of(
+        'compare_keep = "w"\ncompare_zoom = ["Z", "f7"]\ncompare_write = "alt+w"\nhelp = "f2"'
+    )
+    async with comparing("/compare n=2 Sky?", size=size, keymap=keymap) as (shown, screen):
+        await finish(shown, screen)
+        assert "w keep" in shown.text and "Z F7 zoom" in shown.text and "F2 help" in shown.text
+        assert "Alt+W: go on with all" in shown.text or "Alt+W: go on with both" in shown.text
+        await shown.press("k", "z")
+        assert not screen.model.kept and not screen.model.is_zoomed
+        await shown.press("w", "Z")
+        assert len(screen.model.kept) == 1 and screen.model.is_zoomed
+        await shown.press("f7", "f1")
+        assert not screen.model.is_zoomed and shown.app.screen is screen
+        await shown.press("f2")
+        assert isinstance(shown.dialog, HelpScreen)
+        assert "Z F7" in shown.text
+        await shown.press("f2", "alt+w", "w")
+        assert screen.prompt.text == "w"
+
+
+async def test_what_opens_a_screen_closes_it_and_opens_its_help_whichever_key_it_has():
+    keymap = keymap_of('blocks = "f7"\nbrowse = "f8"\nhelp = "f2"')
+    engine = ScriptedEngine()
+    with open_service(engine) as service:
+        async with stage(service, engine, size=LARGE, keymap=keymap) as shown:
+            for key in ("f7", "f8"):
+                await shown.press(key, "f2")
+                assert isinstance(shown.dialog, HelpScreen)
+                await shown.press("f2", key)
+                assert shown.dialog is None
+
+
 @pytest.mark.parametrize(
     ("written", "key", "shown"),
     [
@@ -113,6 +148,13 @@ def test_keys_may_be_written_as_people_write_them(written, key, shown):
         ('new_chat = "ctrl+s"', ["ctrl+s", "new_chat", "switch_chat"]),
         ('new_chat = "f7"\nhelp = "f7"', ["f7", "new_chat", "help"]),
         ('new_chat = "alt+3"', ["alt+3", "number"]),
+        ('compare_keep = "z"', ["the key z", "compare_keep", "compare_zoom"]),
+        ('compare_keep = "3"', ["the key 3", "compare_number", "compare_keep"]),
+        ('compare_keep = "G"', ["the key G", "compare_scroll"]),
+        ('compare_resume = "w"', ["'w' is for writing"]),
+        ('compare_keep = "enter"', ["'enter' is for writing"]),
+        ('help = "f5"\nresume = "f7"', ["f5", "help", "compare_resume"]),
+        ('compare_back = "w"', ["compare_back", "stays as it is"]),
         ("new_chat = []", ["keymap.new_chat must be a key or a list of keys"]),
         ("new_chat = 3", ["keymap.new_chat must be a key or a list of keys"]),
     ],

@@ -5,18 +5,26 @@ from __future__ import annotations
 import pytest
 from textual.binding import Binding
 
-from localpaged.tui.keys import ACTIONS, BY_SLASH, GROUPS, commands
+from localpaged.tui.keys import ACTIONS, BY_SLASH, GROUPS, WHOLE_SCREENS, commands
 from localpaged.tui.screens.chat import ChatScreen
 from localpaged.tui.screens.help import help_content
 from testkit.screens import LARGE, open_service, stage
 from testkit.scripted_engine import ScriptedEngine
 
+OF_CHAT = {action.id for action in ACTIONS if action.is_of_chat and (action.keys or action.slash)}
+
 
 def test_ids_keys_and_slash_names_are_unique():
     ids = [action.id for action in ACTIONS]
-    keys = [key for action in ACTIONS for key in action.keys.split(",") if key]
     slashes = [action.slash for action in ACTIONS if action.slash]
-    for names in (ids, keys, slashes):
+    places = [
+        [key for action in ACTIONS if is_there(action) for key in action.keys.split(",") if key]
+        for is_there in (
+            lambda action: action.is_of_chat,
+            *(lambda action, group=group: action.group == group for group in WHOLE_SCREENS),
+        )
+    ]
+    for names in (ids, slashes, *places):
         assert len(names) == len(set(names))
 
 
@@ -49,14 +57,13 @@ async def test_help_begins_with_the_keys_of_what_has_the_focus(keys, group):
 async def test_everything_that_is_bound_or_a_command_does_something():
     with open_service(ScriptedEngine()) as service:
         async with stage(service, ScriptedEngine(), is_loaded=False) as shown:
-            needed = {action.id for action in ACTIONS if action.keys or action.slash}
-            assert needed - {"send"} <= set(shown.app.commands.deeds)
+            assert OF_CHAT - {"send"} <= set(shown.app.commands.deeds)
             assert set(shown.app.commands.deeds) <= {action.id for action in ACTIONS}
 
 
 def test_the_screen_binds_every_key_of_the_table():
     bound = {b.id for b in ChatScreen.BINDINGS if isinstance(b, Binding) and b.id}
-    assert bound == {action.id for action in ACTIONS if action.keys or action.slash}
+    assert bound == OF_CHAT
 
 
 def test_every_command_has_a_slash_name():

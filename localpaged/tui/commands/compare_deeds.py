@@ -12,6 +12,7 @@ from localpaged.tui.compare.diff_lines import diff_runs, first_runs, legend_runs
 from localpaged.tui.compare.lines import name_of
 from localpaged.tui.compare.model import CompareModel, Pane
 from localpaged.tui.glyphs import UNICODE, Glyphs
+from localpaged.tui.keys import key_of
 from localpaged.tui.markdown.line import Run
 from localpaged.tui.screens.compare_dialogs import PageScreen
 from localpaged.tui.screens.confirm import ConfirmScreen
@@ -107,7 +108,7 @@ class CompareDeeds:
 
     def _blind(self) -> None:
         if self._model.toggle_blind():
-            self._app.tell("Which is which is hidden until you vote (v).")
+            self._app.tell(f"Which is which is hidden until you vote ({key_of('compare_vote')}).")
 
     def _vote(self) -> None:
         was_blind = self._model.compare.is_blind
@@ -140,7 +141,9 @@ class CompareDeeds:
             is_chosen = model.diff_from is None
             model.diff_from = model.current if is_chosen else None
             if is_chosen:
-                self._app.tell("Select another answer; d shows the differences.")
+                self._app.tell(
+                    f"Select another answer; {key_of('compare_diff')} shows the differences."
+                )
         else:
             pair = sorted((model.diff_from, model.current), key=model.panes.index)
             model.diff_from = None

@@ -10,12 +10,12 @@ from localpaged.engine.events import FinishReason
 from localpaged.engine.params import BLOCK_SIZE_TOKENS
 from localpaged.plain_text import visible
 from localpaged.store.rows import TurnStatus
-from localpaged.tui.compare.keys import HINTS
 from localpaged.tui.compare.model import CompareModel, Pane
 from localpaged.tui.figures import grouped, percent, rate
 from localpaged.tui.glyphs import Glyphs
+from localpaged.tui.hint_line import Hint, fitted_runs, help_hint, hint_of
+from localpaged.tui.keys import IN_COMPARE, actions_of, key_of
 from localpaged.tui.markdown.line import STRONG, Role, Run
-from localpaged.tui.paint import cells_of
 from localpaged.tui.session import Answer
 from localpaged.tui.transcript.status import Moment, spinner
 from localpaged.tui.workspace import EngineStatus
@@ -23,6 +23,7 @@ from localpaged.tui.workspace import EngineStatus
 BAR_CELLS = 8
 WIDE_CELLS = 110
 """With less room the prompt matters more than where the messages before it are from."""
+WHILE_RUNNING = ("compare_back", "compare_stop_others")
 
 
 def head_runs(model: CompareModel, glyphs: Glyphs, *, cells: int) -> tuple[list[Run], list[Run]]:
@@ -216,39 +217,31 @@ def tab_runs(model: CompareModel, engine: EngineStatus, glyphs: Glyphs) -> list[
     for place, pane in enumerate(model.panes):
         is_selected = place == model.selected
         name = name_of(pane, place, model, engine)
-        running = glyphs.dot if pane.session.open_answer is not None else " "
+        running = f" {glyphs.dot}" if pane.session.open_answer is not None else "  "
         role, marks = (Role.ACCENT, STRONG) if is_selected else (Role.DIM, 0)
-        runs.append(Run(f"{place + 1} {name}{running} ", role, marks))
+        runs.append(Run(f"{place + 1} {name}{running}  ", role, marks))
     return runs
 
 
 def hint_runs(model: CompareModel, cells: int, *, is_writing: bool) -> list[Run]:
     """The keys that matter most, as many as fit."""
     if is_writing:
-        return [
-            Run("Enter", Role.TEXT),
-            Run(" send   ", Role.FAINT),
-            Run("Esc", Role.TEXT),
-            Run(" back to the answers", Role.FAINT),
-        ]
-    runs: list[Run] = []
-    for key, word, needs_running in HINTS:
-        if needs_running and not model.is_running:
-            continue
-        item = [Run(key, Role.TEXT), Run(f" {word}   ", Role.FAINT)]
-        if cells_of([*runs, *item]) <= cells:
-            runs += item
-    return runs
+        hints = [Hint("Enter", "send"), Hint("Esc", "back to the answers")]
+    else:
+        told = (action for action in actions_of(IN_COMPARE) if action.footer)
+        hints = [hint_of(a) for a in told if model.is_running or a.id not in WHILE_RUNNING]
+    return fitted_runs([*hints, help_hint()], cells)
 
 
 def placeholder(model: CompareModel) -> str:
     """What the empty prompt says: whom a message goes to."""
     number = len(model.addressed)
     kept = "kept " if model.kept else ""
+    key = key_of("compare_write")
     if number == 1:
-        return f"i: go on with the {kept}answer"
+        return f"{key}: go on with the {kept}answer"
     whom = f"both {kept}" if number == 2 else f"all {number} {kept}"
-    return f"i: go on with {whom}answers at once"
+    return f"{key}: go on with {whom}answers at once"
 
 
 def _count(number: int, noun: str) -> str:

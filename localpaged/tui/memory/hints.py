@@ -4,26 +4,23 @@ from __future__ import annotations
 
 from localpaged.plain_text import visible
 from localpaged.tui.glyphs import Glyphs
+from localpaged.tui.hint_line import SOON, Hint, fitted_runs, help_hint
 from localpaged.tui.markdown.line import STRONG, Role, Run
 from localpaged.tui.memory.views import View
 from localpaged.tui.workspace import EngineStatus
 
 
-def hint_runs(view: View, *, has_models: bool, is_there: bool = True) -> list[Run]:
+def hint_runs(view: View, cells: int, *, has_models: bool, is_there: bool = True) -> list[Run]:
     """The keys, and what the colours tell at the moment; without memory the way back alone."""
     keys = [
-        ("m", f"by {view}"),
-        ("Tab", "part"),
-        ("p", "pin"),
-        ("x", "evict"),
-        ("Enter", "chat"),
-        *([("o", "other model")] if has_models else []),
+        Hint("m", f"by {view}"),
+        Hint("Tab", "part"),
+        Hint("p", "pin"),
+        Hint("x", "evict"),
+        Hint("Enter", "chat"),
+        *([Hint("o", "other model")] if has_models else []),
     ]
-    return [
-        run
-        for key, word in [*(keys if is_there else []), ("Esc", "back")]
-        for run in (Run(key, Role.TEXT), Run(f" {word}   ", Role.FAINT))
-    ]
+    return fitted_runs([*(keys if is_there else []), Hint("Esc", "back", SOON), help_hint()], cells)
 
 
 def tab_runs(*, is_tree: bool, glyphs: Glyphs) -> tuple[list[Run], list[Run]]:

@@ -15,6 +15,7 @@ from textual.widgets import Static
 from localpaged.engine.snapshot import EngineSnapshot
 from localpaged.tui.commands.memory_deeds import MemoryDeeds
 from localpaged.tui.glyphs import UNICODE, Glyphs
+from localpaged.tui.keys import IN_BLOCKS, screen_bindings
 from localpaged.tui.markdown.line import Line
 from localpaged.tui.memory.details import block_lines, branch_lines, group_line
 from localpaged.tui.memory.headlines import head_runs, total_runs
@@ -48,9 +49,11 @@ class BlocksScreen(Screen[str | None]):
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,f3,q", "leave", "Back", show=False, priority=True),
+        Binding("escape,q", "leave", "Back", show=False, priority=True),
+        # the key that opened it, whichever the user gave it
+        Binding("f3", "leave", "Back", id="blocks", show=False, priority=True),
         Binding("tab,shift+tab", "other_part", "Map or tree", show=False, priority=True),
-        Binding("f1", "help", "Help", show=False, priority=True),
+        *screen_bindings(IN_BLOCKS),
         Binding("m", "next_view", "Next view", show=False),
         Binding("p", "pin", "Pin or unpin", show=False),
         Binding("x", "evict", "Evict", show=False),
@@ -140,7 +143,10 @@ class BlocksScreen(Screen[str | None]):
         self.prefix_tree.show(look.rows, look.label_of)
         self._total.set(total_runs(look.seen, look.snapshot, glyphs, is_wide=is_wide))
         has_models = len(look.models) > 1
-        self._hints.set(hint_runs(self._view, has_models=has_models, is_there=self._is_there))
+        cells = self._hints.content_size.width
+        self._hints.set(
+            hint_runs(self._view, cells, has_models=has_models, is_there=self._is_there)
+        )
         self._show_details()
 
     def _show_details(self) -> None:

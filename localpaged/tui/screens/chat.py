@@ -31,6 +31,7 @@ from localpaged.tui.workspace import Changes, Workspace
 
 if TYPE_CHECKING:
     from textual import events
+    from textual.geometry import Size
 
     from localpaged.tui.commands.commands import Commands
 
@@ -48,7 +49,7 @@ class ChatScreen(Screen[None]):
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        *(action.binding for action in ACTIONS if action.keys or action.slash),
+        *(a.binding for a in ACTIONS if a.is_of_chat and (a.keys or a.slash)),
         Binding("ctrl+z", "undo", show=False, priority=True),
         Binding("tab", "cycle_focus(1)", show=False),
         Binding("shift+tab", "cycle_focus(-1)", show=False),
@@ -77,6 +78,7 @@ class ChatScreen(Screen[None]):
         self._hints = StatusLine(id="hints")
         self._foot = Vertical(id="foot")
         self._frame = 0
+        self._was_shown = False
         self._unseen_lines: int | None = None
 
     def compose(self) -> ComposeResult:
@@ -130,10 +132,14 @@ class ChatScreen(Screen[None]):
             for screen in self.app.screen_stack
         )
 
-    def on_screen_resume(self) -> None:
+    def on_screen_resume(self, event: events.ScreenResume) -> None:
         """Draw what was missed while another screen lay over the chat."""
-        if self.is_mounted:
+        if self._was_shown:
             self.call_after_refresh(self._catch_up)
+        else:
+            # every part was styled a moment ago, when it came to be
+            event.refresh_styles = False
+            self._was_shown = True
 
     def _catch_up(self) -> None:
         self.transcript.advance(self.moment)
@@ -215,15 +221,21 @@ class ChatScreen(Screen[None]):
     # size
 
     def on_resize(self, event: events.Resize) -> None:
+        """Lay out for another size."""
+        self.fit(event.size)
+        # at once, so that the first picture is whole; and when the parts have their new sizes
+        self._align()
+        self.call_after_refresh(self._align)
+
+    def fit(self, size: Size) -> None:
         """List beside, over or without the chat; the least needed lines go first."""
-        width, height = event.size
+        width, height = size
         self.set_class(width >= DOCKED_COLUMNS, "-docked")
         self.set_class(NARROW_COLUMNS <= width < DOCKED_COLUMNS, "-overlay")
         self.set_class(width < NARROW_COLUMNS, "-narrow")
         self.set_class(height < FULL_ROWS, "-short")
         self.set_class(height < TINY_ROWS, "-tiny")
         self.set_class(height < LEAST_ROWS, "-least")
-        self.call_after_refresh(self._align)
 
     def _align(self) -> None:
         """Title, state and prompt stand in the transcript's column."""

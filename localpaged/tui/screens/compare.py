@@ -21,7 +21,8 @@ from localpaged.tui.compare.layout import arrange
 from localpaged.tui.compare.lines import head_runs, hint_runs, placeholder, tab_runs
 from localpaged.tui.compare.model import CompareModel, Pane
 from localpaged.tui.glyphs import Glyphs
-from localpaged.tui.screens.compare_dialogs import keys_page
+from localpaged.tui.keys import IN_COMPARE, screen_bindings
+from localpaged.tui.screens.help import HelpScreen
 from localpaged.tui.transcript.status import Moment
 from localpaged.tui.widgets.compare_pane import ComparePane, PaneView
 from localpaged.tui.widgets.prompt import Prompt
@@ -48,21 +49,8 @@ class CompareScreen(Screen[str | None]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "back", "Stop, or back", show=False, priority=True),
         Binding("ctrl+c", "copy_or_leave", "Copy, or back", show=False, priority=True),
-        Binding("f1", "keys", "Keys", show=False, priority=True),
         Binding("enter", "go_on", "Continue with this one", show=False),
-        Binding("q", "leave", "Back to the chat", show=False),
-        Binding("z", "zoom", "Zoom", show=False),
-        Binding("i", "write", "Write", show=False),
-        Binding("x", "delete", "Delete", show=False),
-        Binding("f5", "do('resume')", "Continue a stopped answer", show=False, priority=True),
-        *(
-            Binding(key, f"do('{deed}')", show=False)
-            for key, deed in (
-                *(("s", "stop_others"), ("S", "stop_all"), ("k", "keep"), ("K", "keep_all")),
-                *(("d", "diff"), ("b", "blind"), ("v", "vote"), ("r", "rerun"), ("n", "more")),
-                ("y", "copy"),
-            )
-        ),
+        *screen_bindings(IN_COMPARE),
         *(Binding(str(n), f"select({n})", show=False) for n in range(1, 10)),
     ]
     AUTO_FOCUS = "PaneView"
@@ -226,10 +214,20 @@ class CompareScreen(Screen[str | None]):
         self.model.is_zoomed = not self.model.is_zoomed
         self._follow_model()
 
-    def action_do(self, deed: str) -> None:
-        """Have something done with the answers, and show it."""
-        self._deeds.run(deed)
-        self._follow_model()
+    def action_do(self, action_id: str) -> None:
+        """What the key table has for this screen; what is done with the answers is shown."""
+        name = action_id.removeprefix("compare_")
+        own = {
+            "zoom": self.action_zoom,
+            "write": self.action_write,
+            "delete": self.action_delete,
+            "leave": self.action_leave,
+        }
+        if name in own:
+            own[name]()
+        else:
+            self._deeds.run(name)
+            self._follow_model()
 
     def action_write(self) -> None:
         """Write to the answers."""
@@ -272,9 +270,9 @@ class CompareScreen(Screen[str | None]):
         """Delete the compare, when the user says so again."""
         self._deeds.ask_to_delete(lambda: self.dismiss(None))
 
-    def action_keys(self) -> None:
-        """Every key of this screen."""
-        self._owner.push_screen(keys_page())
+    def action_help(self) -> None:
+        """Every key, those of this screen first."""
+        self._owner.push_screen(HelpScreen("compare"))
 
     @on(Prompt.Submitted)
     def _submitted(self, message: Prompt.Submitted) -> None:

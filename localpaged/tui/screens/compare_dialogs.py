@@ -1,4 +1,4 @@
-"""What lies over the compare screen: its keys, and the differences of two answers."""
+"""What lies over the compare screen: the differences of two answers."""
 
 from __future__ import annotations
 
@@ -12,12 +12,9 @@ from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
-from localpaged.tui.compare.keys import KEYS
-from localpaged.tui.markdown.line import Role, Run
+from localpaged.tui.markdown.line import Run
 from localpaged.tui.paint import content_of
 from localpaged.tui.screens.page import fit_page
-
-KEY_CELLS = 20
 
 
 class PageScreen(ModalScreen[None]):
@@ -25,7 +22,7 @@ class PageScreen(ModalScreen[None]):
 
     AUTO_FOCUS = "VerticalScroll"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,f1,q,enter,d", "close", "Close", show=False, priority=True)
+        Binding("escape,q,enter,d", "close", "Close", show=False, priority=True)
     ]
 
     def __init__(self, title: Sequence[Run], body: Sequence[Run], hint: Sequence[Run]) -> None:
@@ -54,11 +51,3 @@ class PageScreen(ModalScreen[None]):
     def action_close(self) -> None:
         """Close."""
         self.dismiss(None)
-
-
-def keys_page() -> PageScreen:
-    """Every key of the compare screen."""
-    rows: list[Run] = []
-    for key, label in KEYS:
-        rows += [Run(f"{key:<{KEY_CELLS}}", Role.TEXT), Run(f"{label}\n", Role.DIM)]
-    return PageScreen([Run("Keys of the compare screen")], rows, [Run("Esc closes.")])

@@ -15,6 +15,8 @@ from localpaged.tui.keys import (
     ACTIONS,
     GROUPS,
     IN_BLOCKS,
+    IN_COMPARE,
+    IN_HISTORY,
     IN_LIST,
     IN_TOKENS,
     IN_TRANSCRIPT,
@@ -33,6 +35,8 @@ _GROUP_OF_PART = {
     "list": IN_LIST,
     "blocks": IN_BLOCKS,
     "tokens": IN_TOKENS,
+    "compare": IN_COMPARE,
+    "history": IN_HISTORY,
 }
 
 

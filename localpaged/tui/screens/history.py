@@ -16,8 +16,11 @@ from localpaged.errors import LocalPagedError
 from localpaged.store.scope import ChatScope
 from localpaged.tui.figures import grouped
 from localpaged.tui.glyphs import Glyphs
+from localpaged.tui.hint_line import Hint, fitted_runs, help_hint
 from localpaged.tui.history.items import HistoryItem, item_lines, item_of_hit
+from localpaged.tui.keys import IN_HISTORY, screen_bindings
 from localpaged.tui.markdown.line import STRONG, Line, Role, Run
+from localpaged.tui.screens.help import HelpScreen
 from localpaged.tui.widgets.hit_list import HitList
 from localpaged.tui.widgets.line_input import LineInput
 from localpaged.tui.widgets.status_line import StatusLine
@@ -34,7 +37,7 @@ DEBOUNCE_S = 0.12
 MAX_CHATS = 1_000
 SCOPES = (ChatScope.ALL, ChatScope.ARCHIVED, ChatScope.DELETED)
 IN_INPUT = (("Enter", "open"), ("Up Down", "choose"), ("Tab", "the list's keys"), ("^F", "filter"))
-IN_LIST = (
+ON_LIST = (
     *(("Enter", "open"), ("r", "rename"), ("a", "archive"), ("d", "delete"), ("x", "export")),
     *(("f", "filter"), ("/", "search"), ("Esc", "back")),
 )
@@ -63,7 +66,10 @@ class HistoryScreen(Screen[HistoryItem | None]):
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,f6", "leave", "Back", show=False, priority=True),
+        Binding("escape", "leave", "Back", show=False, priority=True),
+        # the key that opened it, whichever the user gave it
+        Binding("f6", "leave", "Back", id="browse", show=False, priority=True),
+        *screen_bindings(IN_HISTORY),
         Binding("enter", "open", "Open", show=False, priority=True),
         Binding("down", "move(1)", "Down", show=False, priority=True),
         Binding("up", "move(-1)", "Up", show=False, priority=True),
@@ -164,6 +170,10 @@ class HistoryScreen(Screen[HistoryItem | None]):
         """Back to the chat."""
         self.dismiss(None)
 
+    def action_help(self) -> None:
+        """Every key, those of this screen first."""
+        self.app.push_screen(HelpScreen("history"))
+
     def action_deed(self, name: str) -> None:
         """Do something with the chat at the cursor, then look again."""
         if self._found.items:
@@ -241,14 +251,9 @@ class HistoryScreen(Screen[HistoryItem | None]):
             tabs.append(Run(f"  {scope}", role, marks))
         self._head.set([Run("History", Role.ACCENT, STRONG)], tabs)
         self._note.set(self._note_runs())
-        keys = IN_LIST if self.focused is self._list else IN_INPUT
-        self._hints.set(
-            [
-                run
-                for key, what in keys
-                for run in (Run(key, Role.TEXT), Run(f" {self._what(what)}   ", Role.FAINT))
-            ]
-        )
+        keys = ON_LIST if self.focused is self._list else IN_INPUT
+        hints = [Hint(key, self._what(what)) for key, what in keys]
+        self._hints.set(fitted_runs([*hints, help_hint()], self._hints.content_size.width))
 
     def _what(self, what: str) -> str:
         items = self._found.items

@@ -14,21 +14,23 @@ from textual.widgets import Static
 
 from localpaged.chat.token_view import Candidate, TokenView
 from localpaged.tui.glyphs import Glyphs
-from localpaged.tui.markdown.line import Role, Run
-from localpaged.tui.paint import cells_of, content_of
+from localpaged.tui.hint_line import SOON, Hint, fitted_runs, help_hint
+from localpaged.tui.keys import IN_TOKENS, screen_bindings
+from localpaged.tui.markdown.line import Run
+from localpaged.tui.paint import content_of
 from localpaged.tui.screens.help import HelpScreen
 from localpaged.tui.tokens.panel import candidate_runs, head_runs, title_runs
 from localpaged.tui.widgets.status_line import StatusLine
 from localpaged.tui.widgets.token_text import TokenText
 
 HINTS = (
-    ("←→", "token"),
-    ("↑↓", "other"),
-    ("Enter", "go on with it"),
-    ("f", "fork here"),
-    ("n N", "surprises"),
-    ("c", "colours"),
-    ("Esc", "back"),
+    Hint("←→", "token"),
+    Hint("↑↓", "other"),
+    Hint("Enter", "go on with it"),
+    Hint("f", "fork here"),
+    Hint("n N", "surprises"),
+    Hint("c", "colours"),
+    Hint("Esc", "back", SOON),
 )
 
 
@@ -54,7 +56,7 @@ class TokenScreen(Screen[TokenFork | None]):
         Binding("down", "mark(1)", "Candidate below", show=False, priority=True),
         Binding("enter", "take", "Go on with it", show=False, priority=True),
         Binding("f", "fork", "Fork here", show=False),
-        Binding("f1", "help", "Help", show=False, priority=True),
+        *screen_bindings(IN_TOKENS),
     ]
 
     def __init__(self, glyphs: Glyphs) -> None:
@@ -162,9 +164,4 @@ class TokenScreen(Screen[TokenFork | None]):
         self._hints.set(self._hint_runs(), [])
 
     def _hint_runs(self) -> list[Run]:
-        runs: list[Run] = []
-        for key, word in HINTS:
-            item = [Run(key, Role.TEXT), Run(f" {word}   ", Role.FAINT)]
-            if cells_of([*runs, *item]) <= self._hints.content_size.width:
-                runs += item
-        return runs
+        return fitted_runs([*HINTS, help_hint()], self._hints.content_size.width)
