@@ -110,6 +110,7 @@ def load_core(
         host_blocks=engine_config.host_blocks,
     )
     decoder = NativeDecoder(opened.config, state)
+    weight_bytes = sum(tensor.nbytes for tensor in {id(t): t for t in state.values()}.values())
     del state
     give_back()
     runner = ModelRunner(decoder, kv, padding_ids=opened.chat.padding_ids)
@@ -124,6 +125,7 @@ def load_core(
         model_name=opened.name,
         device="cpu",
         block_bytes=bytes_a_block,
+        weight_bytes=weight_bytes,
     )
     ready = ReadyEvent(
         model_name=opened.name,

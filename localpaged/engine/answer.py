@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from localpaged.engine.detokenizer import Detokenizer
 from localpaged.engine.events import FinishReason, Usage
+from localpaged.engine.latency import Wait
 from localpaged.engine.sequence import Sequence
 
 
@@ -66,6 +67,10 @@ class Answer:
             is_stopped = self._detokenizer.is_stopped
             return text, FinishReason.STOP if is_stopped else FinishReason.LENGTH
         return text, None
+
+    def wait(self, now_s: float) -> Wait:
+        """Return how long its reader has waited for what comes now."""
+        return Wait(now_s - self._last_token_s, is_first=self._first_token_s is None)
 
     def note_token(self, now_s: float) -> None:
         """Take the time of a token."""

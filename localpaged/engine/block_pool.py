@@ -57,6 +57,10 @@ class BlockPool:
         """Return how many users `block` has."""
         return self._refs[block]
 
+    def is_in_tree(self, block: int) -> bool:
+        """Whether the prefix tree keeps `block`."""
+        return bool(self._in_tree[block])
+
     def counts(self) -> list[int]:
         """Return how many users each block has, by its number; a copy."""
         return self._refs[:]

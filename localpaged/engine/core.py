@@ -6,6 +6,7 @@ import logging
 import secrets
 import time
 from collections.abc import Callable, Iterable
+from typing import Any
 
 from localpaged.engine.admission import check_request
 from localpaged.engine.answer import Answer, Vocabulary
@@ -55,6 +56,7 @@ class EngineCore:
         model_name: str = "",
         device: str = "cpu",
         block_bytes: int = 0,
+        weight_bytes: int | None = None,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self.config = config
@@ -63,8 +65,12 @@ class EngineCore:
         self._vocabulary = vocabulary
         compiler = GrammarCompiler(vocabulary.token_bytes, eos_ids=vocabulary.eos_ids)
         self._grammars = GrammarDesk(compiler)
-        self._names = {"model_name": model_name, "device": device}
-        self._block_bytes = block_bytes
+        self._about: dict[str, Any] = {
+            "model_name": model_name,
+            "device": device,
+            "block_bytes": block_bytes,
+            "weight_bytes": weight_bytes,
+        }
         self._clock = clock
         self._requests: dict[RequestId, LiveRequest] = {}
         self._answers: dict[SequenceId, Answer] = {}
@@ -116,6 +122,7 @@ class EngineCore:
         )
         beams = None if search is None else BeamGroup(search, sequence)
         self._requests[request.id] = LiveRequest(request, answer, beams=beams)
+        self._metrics.requests += 1
         self._answers[sequence.id] = answer
         if request.sampling.grammar is not None:
             self._grammars.begin(request, request.sampling.grammar)
@@ -154,8 +161,8 @@ class EngineCore:
             self.scheduler.running,
             now_s=self._clock(),
             context_blocks=self.scheduler.context_blocks,
-            model_name=self._names["model_name"],
-            block_bytes=self._block_bytes,
+            model_name=self._about["model_name"],
+            block_bytes=self._about["block_bytes"],
         )
 
     def block_tokens(self, block: int) -> BlockTokens | None:
@@ -202,13 +209,7 @@ class EngineCore:
 
     def snapshot(self) -> EngineSnapshot:
         """Return a picture of now."""
-        return take_snapshot(
-            self.scheduler,
-            self._metrics,
-            now_s=self._clock(),
-            block_bytes=self._block_bytes,
-            **self._names,
-        )
+        return take_snapshot(self.scheduler, self._metrics, now_s=self._clock(), **self._about)
 
     def check(self) -> None:
         """Recompute every invariant; between steps only."""
@@ -243,9 +244,8 @@ class EngineCore:
         return eos_ids | frozenset(request.sampling.stop_token_ids)
 
     def _commit(self, plan: StepPlan, result: StepResult, now_s: float) -> list[Event]:
-        self._metrics.steps += 1
+        self._metrics.count_plan(plan)
         events: list[Event] = []
-        num_sampled = 0
         sequences = self.scheduler.advance(plan, result)
         for row, sequence, row_result in zip(plan.rows, sequences, result.rows, strict=True):
             live = self._requests.get(row.request_id)
@@ -254,7 +254,7 @@ class EngineCore:
             if row_result is not None and row_result.error is not None:
                 events += self._fail(live, StepFailed(row_result.error, hint=FAILED_STEP_HINT))
                 continue
-            self._metrics.count_prompt(sequence, row)
+            self._metrics.count_row(sequence, row)
             if row.start < sequence.num_prompt:
                 events.append(_prefill_event(sequence))
             if row.prompt_scores is not None and row_result is not None:
@@ -263,12 +263,11 @@ class EngineCore:
                     PromptLogprobsEvent(live.request.id, start, row_result.prompt_logprobs)
                 )
             if row_result is not None and row.needs_logits:
-                num_sampled += len(row_result.token_ids)
                 if row.num_drafts:
                     events += self._take_run(sequence, row_result, now_s)
                 else:
                     events += self._take(live, sequence, row_result, now_s)
-        self._metrics.count_generated(num_sampled, now_s=now_s)
+        self._metrics.end_step(now_s)
         return events
 
     def _take(
@@ -276,9 +275,11 @@ class EngineCore:
     ) -> list[Event]:
         if live.beams is not None:
             live.beams.take(sequence, result.candidates, self.scheduler)
+            self._metrics.count_tokens(0, live.first.wait(now_s))
             live.first.note_token(now_s)
             return self._finish_beams(live, FinishReason.STOP) if live.beams.is_done else []
         grown = [self._answers[sequence.id]]
+        self._metrics.count_tokens(len(result.token_ids), grown[0].wait(now_s))
         for branch in range(1, len(result.token_ids)):
             child = self.scheduler.fork(sequence, branch=branch)
             grown.append(grown[0].branch_off(child))
@@ -301,6 +302,7 @@ class EngineCore:
         """Take drafts that were drawn and the token after them, unless the answer ends before."""
         answer = self._answers[sequence.id]
         last = len(result.token_ids) - 1
+        wait = answer.wait(now_s)
         events: list[Event] = []
         for place, token_id in enumerate(result.token_ids):
             sequence.append(token_id)
@@ -308,8 +310,10 @@ class EngineCore:
                 self.scheduler.accept_draft(sequence)
             events += self._push(answer, token_id, now_s, result.logprobs[place : place + 1])
             if answer.is_over:
-                return events
-        self.scheduler.kv.trim(sequence)
+                break
+        else:
+            self.scheduler.kv.trim(sequence)
+        self._metrics.count_tokens(place + 1, wait)
         return events
 
     def _push(
@@ -358,7 +362,9 @@ class EngineCore:
             self.scheduler.finish(sequence)
         del self._answers[live.first.sequence.id]
         del self._requests[live.request.id]
-        return live.beam_events(reason)
+        events = live.beam_events(reason)
+        self._metrics.count_beams(events)
+        return events
 
     def _fail(self, live: LiveRequest, error: LocalPagedError) -> list[Event]:
         events: list[Event] = []

@@ -138,6 +138,7 @@ class Engine(MemoryQuestions):
             self._emit([ready])
             while not self._is_closing:
                 self._serve(may_wait=True)
+            self._snapshots = self._cores.snapshots()  # what the run came to
             self._emit(self._cores.fail_all(EngineStopped("The engine was closed.")))
         except LocalPagedError as error:
             self._die(error)

@@ -64,6 +64,7 @@ class Sequence:
         # the first token that is told follows one that must be computed
         self.num_scored = max(0, request.prompt_logprobs_from - 1)
         self.num_cached_at_start: int | None = None
+        self.is_prompt_counted = False
         self.block_table: list[int] = []
         self.pending_copy: BlockCopy | None = None
         self.swap_ins: list[BlockMove] = []
@@ -137,6 +138,7 @@ class Sequence:
         twin.tokens = list(self.tokens)
         twin.num_scored = self.num_scored
         twin.num_cached_at_start = self.num_cached_at_start
+        twin.is_prompt_counted = True  # a request has one prompt, however many answers
         twin._keys = list(self._keys)
         return twin
 

@@ -26,7 +26,10 @@ class EngineSnapshot:
     """Blocks by class and totals since start. `held` are in use, `cached` can be evicted.
 
     held_blocks + cached_blocks + free_blocks == total_blocks, which may grow to max_blocks.
-    Pinned blocks are held. `host_` counts blocks of host memory.
+    Pinned blocks are held. `host_` counts blocks of host memory. `filled_slots` are those slots of
+    held blocks that have KV. `taken_s` is on the engine's monotonic clock. `ttft_samples` and
+    `inter_token_samples` are the latest measurements, for `latency.percentiles`. `docs/stats.md`
+    defines every count. `weight_bytes` None: not known.
     """
 
     model_name: str = ""
@@ -42,13 +45,22 @@ class EngineSnapshot:
     host_total_blocks: int = 0
     host_used_blocks: int = 0
     sequences: tuple[SequenceView, ...] = ()
+    taken_s: float = 0.0
+    weight_bytes: int | None = None
+    filled_slots: int = 0
+    requests: int = 0
     steps: int = 0
+    step_rows: int = 0
     prompt_tokens: int = 0
     cached_prompt_tokens: int = 0
     computed_prompt_tokens: int = 0
+    prefilled_tokens: int = 0
     generated_tokens: int = 0
     block_copies: int = 0
     evicted_blocks: int = 0
     swapped_in_blocks: int = 0
+    swapped_out_blocks: int = 0
     preemptions: int = 0
     decode_tokens_per_s: float = 0.0
+    ttft_samples: bytes = b""
+    inter_token_samples: bytes = b""

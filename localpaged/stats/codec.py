@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import types
+from collections.abc import Callable
 from dataclasses import MISSING, fields, is_dataclass
 from functools import cache
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -15,16 +16,20 @@ T = TypeVar("T")
 def encode(value: Any) -> Any:
     """Return a dataclass as nested dicts and lists, by the names of its fields and properties."""
     if is_dataclass(value):
-        return {name: encode(getattr(value, name)) for name in _told(type(value))}
+        return _encode_fields(value)
     return [encode(item) for item in value] if isinstance(value, tuple) else value
+
+
+def _encode_fields(value: Any) -> dict[str, Any]:
+    return {name: encode(getattr(value, name)) for name in _told(type(value))}
 
 
 def decode_fields(kind: type[T], data: object, path: str = "") -> T:
     """Return a dataclass made of a dict's known fields. Raises StatsError for what does not fit."""
     if not isinstance(data, dict):
         raise _misfit(path)
-    hints: dict[str, Any] = _hints(kind)
     known: dict[str, Any] = {}
+    hints = _hints(kind)
     for each in fields(kind):  # type: ignore[arg-type]
         where = f"{path}.{each.name}" if path else each.name
         if each.name in data:
@@ -62,15 +67,13 @@ def _scalar(hint: type, value: object, path: str) -> Any:
     raise _misfit(path)
 
 
-@cache
-def _told(kind: Any) -> tuple[str, ...]:
+def _names_told(kind: Any) -> tuple[str, ...]:
     derived = (name for name, value in vars(kind).items() if isinstance(value, property))
     return (*(each.name for each in fields(kind)), *derived)
 
 
-@cache
-def _hints(kind: Any) -> dict[str, Any]:
-    return get_type_hints(kind)
+_told: Callable[[Any], tuple[str, ...]] = cache(_names_told)
+_hints: Callable[[Any], dict[str, Any]] = cache(get_type_hints)
 
 
 def _misfit(path: str) -> StatsError:

@@ -19,6 +19,7 @@ from localpaged.errors import NoRoom
 from testkit.engine_runs import Outcome, collect, make_core, make_request
 from testkit.fake_runner import FakeRunner, expected_answer, expected_beams
 from testkit.inspections import check_inspection, is_below
+from testkit.metrics_books import check_metrics
 
 SIZE = 4
 NUM_BLOCKS = 14
@@ -164,6 +165,7 @@ class KVMachine(RuleBasedStateMachine):
         KVMachine.num_steps_of_all += 1
         self.core.check()
         check_inspection(self.core)
+        check_metrics(self.core, self.prompts)
         for name, outcome in self.outcomes.items():
             if name in self.beams:
                 self._check_beams(name, outcome)
