@@ -12,6 +12,7 @@ LocalPagedError(message, hint)
 │   ├── PromptTooLong      the prompt does not fit the model's context
 │   ├── NoRoom             the request can never fit the KV pool
 │   ├── StepFailed         the forward pass of this request failed
+│   ├── EndpointError      a remote endpoint is away, refuses or breaks off
 │   └── EngineStopped      the engine is gone; carries the cause
 ├── ChatError              this chat or answer cannot do that now
 │   └── BadChatFile        a file of chats cannot be read or written
@@ -90,6 +91,10 @@ class NoRoom(EngineError):
 
 class StepFailed(EngineError):
     """The forward pass that served this request failed."""
+
+
+class EndpointError(EngineError):
+    """A remote endpoint is away, refuses a request or breaks an answer off."""
 
 
 class EngineStopped(EngineError):

@@ -1,0 +1,1 @@
+"""OpenAI-compatible endpoints over HTTP: what they are asked, what they tell, how they fail."""
