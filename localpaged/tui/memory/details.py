@@ -54,7 +54,7 @@ def block_lines(
     place = seen.place(block)
     lines += wrap_runs([Run(_users_of_block(seen, block, place, title_of), Role.TEXT)], cells)
     where = _positions(tokens)
-    age = f"last used {_age(seen.ages[block])}"
+    age = f"last used {age_words(seen.ages[block])}"
     lines.append(_line(f"{where}, {age}" if where else age, Role.DIM))
     if place is not None:
         node, offset = place
@@ -93,7 +93,7 @@ def branch_lines(
         pins = ", ".join(_pin_word(key, title_of) for key in row.pins[:3])
         lines += wrap_runs([Run(f"pinned with {pins}", Role.WARNING)], cells)
     if not row.top.refs:
-        lines.append(_line(f"last used {_age(row.top.age)}", Role.DIM))
+        lines.append(_line(f"last used {age_words(row.top.age)}", Role.DIM))
     return [*lines, *_quoted(text, cells)]
 
 
@@ -107,6 +107,15 @@ def group_line(seen: Inspection, block: int, per_cell: int) -> Line:
     )
     last = min(first + per_cell, seen.num_blocks) - 1
     return _line(f"in one cell: {grouped(first)} to {grouped(last)}, {told}", Role.FAINT)
+
+
+def age_words(bucket: int) -> str:
+    """Return how long ago byte `bucket` of an age map was: less than 5 s ago."""
+    if bucket == 0:
+        return "now"
+    if bucket >= len(_AGE_WORDS):
+        return f"more than {_AGE_WORDS[-1]} ago"
+    return f"less than {_AGE_WORDS[bucket]} ago"
 
 
 def _users_of_block(
@@ -148,14 +157,6 @@ def _positions(tokens: BlockTokens | None) -> str:
         return ""
     last = tokens.position + len(tokens.token_ids) - 1
     return f"tokens {grouped(tokens.position)} to {grouped(last)}"
-
-
-def _age(bucket: int) -> str:
-    if bucket == 0:
-        return "now"
-    if bucket >= len(_AGE_WORDS):
-        return f"more than {_AGE_WORDS[-1]} ago"
-    return f"less than {_AGE_WORDS[bucket]} ago"
 
 
 def _quoted(text: str, cells: int) -> list[Line]:

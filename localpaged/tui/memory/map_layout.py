@@ -30,12 +30,15 @@ class MapLayout:
         return self.first_cell(y) + column if 0 <= column < self.columns else None
 
 
-def layout_of(num_blocks: int, *, width: int, height: int, has_halves: bool) -> MapLayout:
+def layout_of(
+    num_blocks: int, *, width: int, height: int, has_halves: bool, blocks_per_class: int = 1
+) -> MapLayout:
     """Return the largest cells for which there is room: two wide, one, half a one.
 
-    If not even these are enough, each half stands for 2, 4, 8 … blocks.
+    If not even these are enough, each half stands for 2, 4, 8 … blocks. A label has the number of
+    a block times `blocks_per_class`.
     """
-    label_cells = len(str(max(0, num_blocks - 1))) + 2
+    label_cells = len(str(max(0, num_blocks * blocks_per_class - 1))) + 2
     room = max(1, width - label_cells)
     columns = room // WIDE_ROW_BLOCKS * WIDE_ROW_BLOCKS or room
     rows = max(1, height)

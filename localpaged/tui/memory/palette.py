@@ -11,6 +11,9 @@ if TYPE_CHECKING:
     from textual.theme import Theme
 
 
+DIM_PART = 0.6
+
+
 class Palette(Enum):
     """Which set of colours goes with the theme."""
 
@@ -102,10 +105,15 @@ def rich_colour(paint: str, palette: Palette) -> str:
     """Return the colour of a class as Rich names it."""
     colours = _COLOURS[palette]
     bright = colours[paint.removesuffix(DIM)]
+    return bright if not paint.endswith(DIM) else shaded(bright, palette, DIM_PART)
+
+
+def shaded(colour: str, palette: Palette, part: float) -> str:
+    """Return what lies `part` of the way from the colour of free blocks to another one."""
     # the terminal's own sixteen colours have nothing in between
-    if not paint.endswith(DIM) or palette is Palette.ANSI:
-        return bright
-    return _mixed(bright, colours["free"])
+    if palette is Palette.ANSI:
+        return colour
+    return _mixed(colour, _COLOURS[palette]["free"], part)
 
 
 def textual_colour(paint: str, palette: Palette) -> str:
@@ -114,7 +122,7 @@ def textual_colour(paint: str, palette: Palette) -> str:
     return f"ansi_{colour}" if palette is Palette.ANSI else colour
 
 
-def _mixed(colour: str, ground: str) -> str:
-    """Return what lies between two colours, #rrggbb each, a little closer to the first."""
+def _mixed(colour: str, ground: str, part: float) -> str:
+    """Return what lies between two colours, #rrggbb each: `part` of the first."""
     parts = [(int(colour[i : i + 2], 16), int(ground[i : i + 2], 16)) for i in (1, 3, 5)]
-    return "#" + "".join(f"{(6 * a + 4 * b) // 10:02x}" for a, b in parts)
+    return "#" + "".join(f"{int(part * a + (1 - part) * b):02x}" for a, b in parts)

@@ -8,7 +8,7 @@ from localpaged.plain_text import visible
 from localpaged.tui.figures import grouped
 from localpaged.tui.glyphs import UNICODE, Glyphs
 from localpaged.tui.markdown.line import Line, Role, Run
-from localpaged.tui.memory.tree_rows import TreeRow
+from localpaged.tui.memory.tree_rows import BranchRow
 
 MAX_GUIDES = 12
 """Deeper rows are drawn at this depth: the label matters more than the ladder."""
@@ -16,15 +16,15 @@ _ASCII_SIGNS = str.maketrans({"“": '"', "”": '"', "…": "...", "×": "x"})
 BLOCK_CELLS, USER_CELLS, SAVED_CELLS = 8, 6, 11
 
 
-def tree_line(row: TreeRow, label: str, glyphs: Glyphs, cells: int) -> Line:
+def tree_line(row: BranchRow, label: str, glyphs: Glyphs, cells: int) -> Line:
     """Return the line of a row in `cells`; what does not fit is cut out of its label."""
     blocks = f"{grouped(row.num_blocks)} b"
-    users = signs_of(f"×{row.top.users}", glyphs)
+    users = signs_of(f"×{row.users}", glyphs)
     saved = f"saves {grouped(row.saved_blocks)}" if row.saved_blocks else ""
     marks = [
-        Run(" P" if row.pins else "  ", Role.WARNING),
-        Run(f"{blocks:>{BLOCK_CELLS}}", Role.TEXT if row.top.refs else Role.DIM),
-        Run(f"{users if row.top.users > 1 else '':>{USER_CELLS}}", Role.ACCENT),
+        Run(" P" if row.is_pinned else "  ", Role.WARNING),
+        Run(f"{blocks:>{BLOCK_CELLS}}", Role.TEXT if row.refs else Role.DIM),
+        Run(f"{users if row.users > 1 else '':>{USER_CELLS}}", Role.ACCENT),
         Run(f"{saved:>{SAVED_CELLS}}", Role.SUCCESS),
     ]
     if cells < 50:

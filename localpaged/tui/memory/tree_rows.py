@@ -3,10 +3,67 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Protocol, TypeVar
 
 from localpaged.engine.inspection import Inspection, TreeNode
+
+
+class Node(Protocol):
+    """What hangs in a tree: its number, and that of what it hangs from."""
+
+    @property
+    def id(self) -> int:
+        """A number of its own."""
+
+    @property
+    def parent_id(self) -> int | None:
+        """None at the top."""
+
+
+N = TypeVar("N", bound=Node)
+Guides = tuple[bool, ...]
+"""For each level above whether a line goes on there; the last one is a row's own."""
+
+
+class BranchRow(Protocol):
+    """What is drawn of a branch, wherever it was looked at."""
+
+    @property
+    def id(self) -> int:
+        """The number of its first node."""
+
+    @property
+    def guides(self) -> Guides:
+        """Where lines go on beside it."""
+
+    @property
+    def num_blocks(self) -> int:
+        """Blocks of the branch alone."""
+
+    @property
+    def saved_blocks(self) -> int:
+        """Blocks that sharing the branch saves."""
+
+    @property
+    def refs(self) -> int:
+        """Who holds its first block now."""
+
+    @property
+    def users(self) -> int:
+        """Who would need blocks of their own."""
+
+    @property
+    def is_pinned(self) -> bool:
+        """Whether a pin holds something of it."""
+
+    @property
+    def is_new_chat(self) -> bool:
+        """Whether it is of other chats than what it hangs from."""
+
+    def has(self, node_id: int) -> bool:
+        """Whether a node is part of the row."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,9 +75,29 @@ class TreeRow:
     """
 
     nodes: tuple[TreeNode, ...]
-    guides: tuple[bool, ...]
+    guides: Guides
     below_blocks: int
     is_new_chat: bool
+
+    @property
+    def id(self) -> int:
+        """The number of its first node."""
+        return self.top.id
+
+    @property
+    def refs(self) -> int:
+        """Who holds its first block now."""
+        return self.top.refs
+
+    @property
+    def users(self) -> int:
+        """Who would need blocks of their own."""
+        return self.top.users
+
+    @property
+    def is_pinned(self) -> bool:
+        """Whether a pin holds something of it."""
+        return bool(self.pins)
 
     @property
     def top(self) -> TreeNode:
@@ -59,23 +136,35 @@ class TreeRow:
 
 def tree_rows(seen: Inspection) -> list[TreeRow]:
     """Return the tree's rows from above to below."""
-    children: dict[int | None, list[TreeNode]] = defaultdict(list)
     below: dict[int | None, int] = defaultdict(int)
-    for node in seen.nodes:
-        children[node.parent_id].append(node)
     for node in reversed(seen.nodes):
         below[node.parent_id] += len(node.blocks) + below[node.id]
     rows: list[TreeRow] = []
-    # A stack, not recursion: a chat of a thousand turns may be a thousand nodes deep.
-    stack = _pushed(children[None], (), ())
-    while stack:
-        node, guides, chats = stack.pop()
-        run = [node]
-        while (only := _only_child(children[run[-1].id], run[-1])) is not None:
-            run.append(only)
-        rows.append(TreeRow(tuple(run), guides, below[run[-1].id], node.chats != chats))
-        stack += _pushed(children[run[-1].id], guides, node.chats)
+    for run, guides, parent in laid_out(seen.nodes, _is_same):
+        above = parent.chats if parent is not None else ()
+        rows.append(TreeRow(run, guides, below[run[-1].id], run[0].chats != above))
     return rows
+
+
+def laid_out(
+    nodes: Sequence[N], is_same: Callable[[N, N], bool]
+) -> Iterator[tuple[tuple[N, ...], Guides, N | None]]:
+    """Yield from above to below: nodes that are one row, its guides, what it hangs from.
+
+    A node and the only one that hangs from it are one row when `is_same` says so.
+    """
+    children: dict[int | None, list[N]] = defaultdict(list)
+    for node in nodes:
+        children[node.parent_id].append(node)
+    # A stack, not recursion: a chat of a thousand turns may be a thousand nodes deep.
+    stack = _pushed(children[None], (), None)
+    while stack:
+        node, guides, parent = stack.pop()
+        run = [node]
+        while len(children[run[-1].id]) == 1 and is_same(children[run[-1].id][0], run[-1]):
+            run.append(children[run[-1].id][0])
+        yield tuple(run), guides, parent
+        stack += _pushed(children[run[-1].id], guides, run[-1])
 
 
 def row_of_block(rows: list[TreeRow], seen: Inspection, block: int) -> int | None:
@@ -97,18 +186,14 @@ def label_of(row: TreeRow, title_of: Callable[[str], str], spell: Callable[[Tree
     return f"{who}  {quoted}".strip()
 
 
-def _only_child(children: list[TreeNode], parent: TreeNode) -> TreeNode | None:
-    if len(children) != 1:
-        return None
-    child = children[0]
-    is_same = (child.chats, child.pins, child.refs) == (parent.chats, parent.pins, parent.refs)
-    return child if is_same else None
+def _is_same(child: TreeNode, parent: TreeNode) -> bool:
+    return (child.chats, child.pins, child.refs) == (parent.chats, parent.pins, parent.refs)
 
 
 def _pushed(
-    nodes: list[TreeNode], guides: tuple[bool, ...], chats: tuple[str, ...]
-) -> list[tuple[TreeNode, tuple[bool, ...], tuple[str, ...]]]:
+    nodes: Sequence[N], guides: Guides, parent: N | None
+) -> list[tuple[N, Guides, N | None]]:
     last = len(nodes) - 1
     return [
-        (node, (*guides, place < last), chats) for place, node in reversed(list(enumerate(nodes)))
+        (node, (*guides, place < last), parent) for place, node in reversed(list(enumerate(nodes)))
     ]

@@ -50,11 +50,15 @@ class Swatch:
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """A class for each block, and what the classes mean. Class 0 is a free block."""
+    """A class for each block, and what the classes mean. Class 0 is a free block.
+
+    Where a pool was looked at from outside, each class may be of `blocks_per_class` blocks.
+    """
 
     classes: bytes
     swatches: tuple[Swatch, ...]
     note: str = ""
+    blocks_per_class: int = 1
 
 
 STATES = (

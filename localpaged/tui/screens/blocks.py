@@ -78,7 +78,7 @@ class BlocksScreen(Screen[str | None]):
         self._nothing = StatusLine(id="blocks-nothing")
         self.block_map = BlockMap(is_ascii=is_ascii, id="block-map")
         self._legend = MapLegend(is_ascii=is_ascii, id="map-legend")
-        self.prefix_tree = PrefixTreeView(glyphs, id="prefix-tree")
+        self.prefix_tree: PrefixTreeView[TreeRow] = PrefixTreeView(glyphs, id="prefix-tree")
         self._details = Static(id="block-details")
         self._total = StatusLine(id="blocks-total")
         self._hints = StatusLine(id="blocks-hints")

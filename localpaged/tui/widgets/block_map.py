@@ -94,6 +94,7 @@ class BlockMap(Widget, can_focus=True):
             width=self.content_size.width,
             height=self.content_size.height,
             has_halves=not self._is_ascii,
+            blocks_per_class=self._picture.blocks_per_class,
         )
         if layout != self._layout:
             self._layout = layout
@@ -129,7 +130,8 @@ class BlockMap(Widget, can_focus=True):
         width = self.content_size.width
         if not upper.strip(bytes([NOTHING])):
             return Strip.blank(width, self.visual_style.rich_style)
-        label = f"{first_block:>{self._layout.label_cells - 1}} "
+        number = first_block * self._picture.blocks_per_class
+        label = f"{number:>{self._layout.label_cells - 1}} "
         segments = [Segment(label, self._label_style)]
         paint = self._letters if self._is_ascii else self._halves
         segments += paint(upper, lower, cursor)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
 
 from textual.binding import Binding, BindingType
 from textual.message import Message
 
 from localpaged.tui.markdown.line import Line
 from localpaged.tui.memory.tree_lines import tree_line
-from localpaged.tui.memory.tree_rows import TreeRow
+from localpaged.tui.memory.tree_rows import BranchRow
 from localpaged.tui.widgets.line_list import LineList
 
 if TYPE_CHECKING:
@@ -19,7 +19,10 @@ if TYPE_CHECKING:
     from localpaged.tui.glyphs import Glyphs
 
 
-class PrefixTreeView(LineList):
+R = TypeVar("R", bound=BranchRow)
+
+
+class PrefixTreeView(LineList, Generic[R]):
     """Draws the rows it was given last. UI thread only.
 
     Invariant: `_cursor` indexes `_rows`, or there are none; it stays with its branch.
@@ -42,24 +45,24 @@ class PrefixTreeView(LineList):
     def __init__(self, glyphs: Glyphs, *, id: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id)
         self._glyphs = glyphs
-        self._rows: Sequence[TreeRow] = ()
-        self._label: Callable[[TreeRow], str] = lambda row: ""
+        self._rows: Sequence[R] = ()
+        self._label: Callable[[R], str] = lambda row: ""
         self._cursor = 0
         self._lines: dict[int, Line] = {}
 
     @property
-    def chosen(self) -> TreeRow | None:
+    def chosen(self) -> R | None:
         """The branch at the cursor."""
         return self._rows[self._cursor] if self._cursor < len(self._rows) else None
 
-    def show(self, rows: Sequence[TreeRow], label: Callable[[TreeRow], str]) -> None:
+    def show(self, rows: Sequence[R], label: Callable[[R], str]) -> None:
         """Draw these rows; those that look as before cost nothing on the terminal."""
         chosen = self.chosen
         self._rows, self._label = rows, label
         self._lines.clear()
         self._cursor = max(0, min(self._cursor, len(rows) - 1))
         if chosen is not None:
-            found = (i for i, row in enumerate(rows) if row.has(chosen.top.id))
+            found = (i for i, row in enumerate(rows) if row.has(chosen.id))
             self._cursor = next(found, self._cursor)
         self.fit(len(rows))
         self.refresh_changed()
