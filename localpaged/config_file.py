@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import difflib
 import stat
-import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -101,6 +100,8 @@ def _content(config: ConfigFile) -> str | None:
 
 
 def _parsed(config: ConfigFile, content: str) -> ConfigFile:
+    import tomllib
+
     try:
         document = tomllib.loads(content)
     except (tomllib.TOMLDecodeError, RecursionError) as error:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from localpaged.chat.cache_report import CacheReport
-from localpaged.chat.thought import TextPart, Thought
-from localpaged.chat.token_chances import TokenChance
-from localpaged.engine.events import FinishReason, LoadEvent, ReadyEvent, Usage
-from localpaged.errors import LocalPagedError
-from localpaged.store.rows import TurnStatus
+from localpaged.chat.thought import TextPart
+
+if TYPE_CHECKING:
+    from localpaged.chat.cache_report import CacheReport
+    from localpaged.chat.thought import Thought
+    from localpaged.chat.token_chances import TokenChance
+    from localpaged.engine.events import FinishReason, LoadEvent, ReadyEvent, Usage
+    from localpaged.errors import LocalPagedError
+    from localpaged.store.rows import TurnStatus
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,12 +6,14 @@ from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from localpaged import paths
-from localpaged.engine.port import EnginePort
 from localpaged.errors import ChatError, LocalPagedError, ModelError, ModelNotFound
-from localpaged.prompt import ChatModel
+
+if TYPE_CHECKING:
+    from localpaged.engine.port import EnginePort
+    from localpaged.prompt import ChatModel
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,10 +11,11 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from enum import Enum, StrEnum
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from localpaged.prompt import ChatModel, ReasoningMarks
-from localpaged.store.rows import Turn
+if TYPE_CHECKING:
+    from localpaged.prompt import ChatModel, ReasoningMarks
+    from localpaged.store.rows import Turn
 
 # a prompt that opens a thought ends with the mark, and maybe with white space
 TAIL_TOKENS = 16

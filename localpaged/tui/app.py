@@ -6,8 +6,8 @@ import asyncio
 import os
 import signal
 import sys
-import webbrowser
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, ClassVar
 
@@ -52,6 +52,11 @@ MakeCommands = Callable[["LocalPagedApp", ChatScreen], "Commands"]
 
 DEFAULT_LOOK = UiSettings()
 
+STYLES = Path(__file__).parent / "styles"
+
+# of what is no part of the first picture, which does not wait for them
+LATER_STYLES = ("tokens", "dialogs", "blocks", "compare", "history")
+
 # how often it is looked whether other programs changed the history
 HISTORY_POLL_S = 2.0
 
@@ -61,11 +66,7 @@ class LocalPagedApp(App[None]):
 
     TITLE = "localpaged"
     ENABLE_COMMAND_PALETTE = False
-    CSS_PATH: ClassVar = [
-        *("styles/app.tcss", "styles/tokens.tcss", "styles/dialogs.tcss", "styles/blocks.tcss"),
-        *("styles/compare.tcss", "styles/history.tcss"),
-        "styles/few_colours.tcss",
-    ]
+    CSS_PATH: ClassVar = ["styles/app.tcss", "styles/few_colours.tcss"]
     BINDINGS: ClassVar[list[BindingType]] = []
 
     def __init__(
@@ -111,8 +112,20 @@ class LocalPagedApp(App[None]):
         guard_pastes()
 
     def get_default_screen(self) -> ChatScreen:
-        """The chat is there from the first moment on."""
+        """The chat is there from the first moment on, laid out for the size that there is."""
+        self.chat.fit(self.size)
         return self.chat
+
+    def refresh_css(self, animate: bool = True) -> None:
+        """Style everything anew; while there is nothing, what is parsed is kept for later.
+
+        Textual parses all styles for the empty app, and then again for the first screen.
+        """
+        if self.screen_stack:
+            super().refresh_css(animate)
+        else:
+            self.stylesheet.set_variables(self.get_css_variables())
+            self.stylesheet.update(self)
 
     def get_line_filters(self) -> Sequence[LineFilter]:
         """Where ASCII alone is asked for, what Textual draws is drawn so, too."""
@@ -165,6 +178,8 @@ class LocalPagedApp(App[None]):
         self.chat.commands = make_commands(self, self.chat)
 
     def _begin(self) -> None:
+        for name in LATER_STYLES:
+            self.stylesheet.read(STYLES / f"{name}.tcss")
         if self._open_service is None:
             self._open_latest()
         else:
@@ -293,6 +308,8 @@ class LocalPagedApp(App[None]):
         has_desktop = sys.platform == "darwin" or any(
             name in os.environ for name in ("DISPLAY", "WAYLAND_DISPLAY", "WSL_DISTRO_NAME")
         )
+        import webbrowser
+
         # without a desktop Python would start a browser inside this very terminal
         if not (has_desktop and webbrowser.open(address)):
             self.copy_text(address, "address")

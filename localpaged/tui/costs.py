@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
+from typing import TYPE_CHECKING
 
-from localpaged.engine.inspection import Inspection
 from localpaged.engine.snapshot import EngineSnapshot
 from localpaged.errors import LocalPagedError
 from localpaged.tui.awaited import Awaited
 from localpaged.tui.fork_tree import NO_COSTS, Cost, costs_of
+
+if TYPE_CHECKING:
+    from localpaged.engine.inspection import Inspection
 
 LOOK_EVERY_S = 2.0
 

@@ -18,6 +18,7 @@ from localpaged.config_file import ConfigFile, UiSettings
 from localpaged.errors import StoreError
 from localpaged.log_file import open_log
 from localpaged.plain_text import visible
+from localpaged.tui.collector import stop_collector
 
 if TYPE_CHECKING:
     from localpaged.chat.publisher import Subscriber
@@ -79,6 +80,7 @@ def run_chat(
         return opened[0]
 
     log_file = paths.log_file()
+    stop_collector()
     with taken(log_file):
         from localpaged.tui.app import LocalPagedApp
         from localpaged.tui.glyphs import ASCII, UNICODE

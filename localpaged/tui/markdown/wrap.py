@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from functools import cache
 
 from rich.cells import cell_len, chop_cells
 
@@ -20,7 +21,12 @@ _WIDE = (
 )
 # closing punctuation stays on the row of the character it follows
 _CLOSING = "\u3001\u3002\uff0c\uff0e\uff09\u300d\u300f\u3011\uff01\uff1f\uff1a\uff1b"
-_WORD = re.compile(rf"\s+|[{_WIDE}][{_CLOSING}]*|[^\s{_WIDE}]+")
+
+
+@cache
+def _word() -> re.Pattern[str]:
+    # not when the module is imported: the first picture would wait for it
+    return re.compile(rf"\s+|[{_WIDE}][{_CLOSING}]*|[^\s{_WIDE}]+")
 
 
 def wrap_runs(
@@ -54,7 +60,7 @@ def _word_rows(text: str, width: int) -> list[tuple[int, int]]:
 def _paragraph_rows(text: str, base: int, width: int) -> Iterator[tuple[int, int]]:
     row_start = row_end = 0
     used = 0
-    for match in _WORD.finditer(text):
+    for match in _word().finditer(text):
         word = match.group()
         cells = len(word) if word.isascii() else cell_len(word)
         gap = match.start() - row_end

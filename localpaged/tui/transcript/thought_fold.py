@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from localpaged.chat.thought import Thought, reasoning_of
 from localpaged.tui.figures import grouped
 from localpaged.tui.glyphs import Glyphs
-from localpaged.tui.markdown.growing import GrowingMarkdown
 from localpaged.tui.markdown.line import Line, Role, Run
 from localpaged.tui.session import Answer
+
+if TYPE_CHECKING:
+    from localpaged.tui.markdown.growing import GrowingMarkdown
 
 GUTTER = Run("  ")
 BAR = Run("▎ ", Role.RULE)
@@ -111,6 +115,12 @@ class ThoughtFold:
     def _room(self) -> int:
         return max(1, self._width - len(GUTTER.text) - BAR_CELLS)
 
+    def _new_body(self) -> GrowingMarkdown:
+        # see AnswerCell
+        from localpaged.tui.markdown.growing import GrowingMarkdown
+
+        return GrowingMarkdown(self._room)
+
     def _update_body(self, thought: Thought, *, is_over: bool) -> int:
         if not self.is_open:
             self._body, self._more = None, []
@@ -120,7 +130,7 @@ class ThoughtFold:
                 self._show_all(thought)
             return 0
         if self._body is None:
-            self._body = GrowingMarkdown(self._room)
+            self._body = self._new_body()
             self._fed = thought.start
         settled = len(self._head) + self._body.num_settled_lines
         new = self._answer.text[self._fed :]
@@ -133,7 +143,7 @@ class ThoughtFold:
 
     def _show_all(self, thought: Thought) -> None:
         text = reasoning_of(self._answer.text, thought)
-        self._body = GrowingMarkdown(self._room) if text else None
+        self._body = self._new_body() if text else None
         if self._body is not None:
             self._body.feed(text[:SHOWN_CHARS])
             self._body.finish()

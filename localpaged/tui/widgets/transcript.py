@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, ClassVar
 from textual.binding import Binding, BindingType
 from textual.message import Message
 
-from localpaged.tui.markdown.blocks import code_blocks
 from localpaged.tui.paint import HREF
 from localpaged.tui.preferences import shows_thoughts
 from localpaged.tui.session import Answer, SessionModel
@@ -290,6 +289,9 @@ class Transcript(DocumentView):
 
     def action_copy_code(self) -> None:
         """Copy the last code block of that message; again, the one before it."""
+        # see AnswerCell
+        from localpaged.tui.markdown.blocks import code_blocks
+
         cell = self._chosen_cell()
         blocks = code_blocks(cell.source) if cell is not None else []
         if blocks:
