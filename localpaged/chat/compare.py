@@ -202,6 +202,10 @@ class Compares:
             max((_num_before(compare, exchanges) for exchanges in lines.values()), default=0),
         )
 
+    def of_chat(self, chat_id: str) -> Compare | None:
+        """Return the compare that a chat is an answer of; None when it is in none."""
+        return next((c for c in self._store.compares() if chat_id in c.chat_ids), None)
+
     def past(self) -> Sequence[Compare]:
         """Return every compare that was not deleted, the latest first."""
         return [compare for compare in self._store.compares() if compare.chat_ids]

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from localpaged.store.rows import Chat
     from localpaged.store.search import SearchHit
 
-SCOPES = ("all", "listed", "archived", "deleted")
+SCOPES = ("all", "listed", "archived", "deleted", "compared")
 
 as_json = click.option("--json", "is_json", is_flag=True, help="Print JSON.")
 in_scope = click.option(
@@ -40,7 +40,7 @@ in_scope = click.option(
     "scope",
     type=click.Choice(SCOPES),
     default="all",
-    help="Which chats; deleted ones are kept for 30 days.",
+    help="Which chats; deleted ones are kept for 30 days, compared ones are answers of a compare.",
 )
 
 
@@ -76,6 +76,7 @@ def list_chats(scope: str = "all", limit: int | None = None, is_json: bool = Fal
       id, title, model, created_at, updated_at     times in Unix seconds
       archived_at, deleted_at                      null when it is not
       forked_from                                  a chat's id or null
+      is_of_compare                                whether it is an answer that was not kept
     """
     with open_store() as store:
         chats = store.chats(scope_of(scope))[:limit]
@@ -95,11 +96,14 @@ def list_chats(scope: str = "all", limit: int | None = None, is_json: bool = Fal
 def search(text: tuple[str, ...], scope: str, is_json: bool) -> None:
     """Find TEXT in titles, questions and answers, the best hits first. Any text will do.
 
+    In all chats also the answers of compares that were not kept are found.
+
     \b
     The object of --json:
       hits            a list of chat_id, title, message (null for the title itself),
                       role, snippet, places ([start, end] of each hit in the snippet),
-                      is_on_branch (whether the chat shows the message)
+                      is_on_branch (whether the chat shows the message),
+                      is_of_compare (whether it is an answer that was not kept)
       is_cut          whether there may be more
       num_unindexed   older messages that were not looked at yet
     """
@@ -115,7 +119,9 @@ def search(text: tuple[str, ...], scope: str, is_json: bool) -> None:
         )
         return
     for hit in result.hits:
-        click.echo(f"{hit.chat.id}  {hit.role:<9}  {title_of(hit.chat)}: {_snippet(hit)}")
+        of_compare = " (answer of a compare)" if hit.chat.is_hidden else ""
+        title = f"{title_of(hit.chat)}{of_compare}"
+        click.echo(f"{hit.chat.id}  {hit.role:<9}  {title}: {_snippet(hit)}")
     if not result.hits:
         click.echo("Nothing found.", err=True)
     if result.num_unindexed:
@@ -187,7 +193,8 @@ def rm(chats: tuple[str, ...], yes: bool, undo: bool) -> None:
 
 def _chat_record(chat: Chat) -> dict[str, Any]:
     names = ("id", "title", "model", "created_at", "updated_at", "archived_at", "deleted_at")
-    return {name: getattr(chat, name) for name in (*names, "forked_from")}
+    record = {name: getattr(chat, name) for name in (*names, "forked_from")}
+    return {**record, "is_of_compare": chat.is_hidden}
 
 
 def _hit_record(hit: SearchHit) -> dict[str, Any]:
@@ -199,6 +206,7 @@ def _hit_record(hit: SearchHit) -> dict[str, Any]:
         "snippet": hit.snippet.text,
         "places": [list(place) for place in hit.snippet.places],
         "is_on_branch": hit.is_on_branch,
+        "is_of_compare": hit.chat.is_hidden,
     }
 
 

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from localpaged.store.store import Store
 
 SHORT_ID_CHARS = 10
+EVERY_SCOPE = ("all", "deleted", "compared")
+"""Scopes that have each chat once."""
 
 
 @contextmanager
@@ -41,7 +43,7 @@ def find_chat(store: Store, prefix: str) -> Chat:
     """The chat whose id begins like that. Raises NotInHistory and ConfigError."""
     from localpaged.errors import ConfigError, NotInHistory
 
-    every = [*store.chats(scope_of("all")), *store.chats(scope_of("deleted"))]
+    every = [chat for name in EVERY_SCOPE for chat in store.chats(scope_of(name))]
     found = [chat for chat in every if prefix and chat.id.startswith(prefix.lower())]
     exact = [chat for chat in found if chat.id == prefix.lower()]
     if exact or len(found) == 1:
@@ -88,7 +90,7 @@ def title_of(chat: Chat) -> str:
 
 def short_ids(store: Store) -> dict[str, str]:
     """As much of each chat's id as tells it from all others."""
-    ids = sorted(chat.id for name in ("all", "deleted") for chat in store.chats(scope_of(name)))
+    ids = sorted(chat.id for name in EVERY_SCOPE for chat in store.chats(scope_of(name)))
     lengths = dict.fromkeys(ids, SHORT_ID_CHARS)
     for one, other in pairwise(ids):
         length = 1 + sum(1 for _ in takewhile(_are_equal, zip(one, other, strict=False)))

@@ -14,17 +14,20 @@ class ChatScope(StrEnum):
     """Deleted chats are kept for a while and can be restored; archived ones are found, not listed.
 
     `LISTED` is what the list of chats shows, `ALL` is that and the archived ones. Chats that are
-    hidden are in none.
+    hidden are answers of a compare that were not kept: they are `COMPARED` and nothing else.
     """
 
     LISTED = "listed"
     ALL = "all"
     ARCHIVED = "archived"
     DELETED = "deleted"
+    COMPARED = "compared"
 
     def has(self, chat: Chat) -> bool:
         """Whether the chat is one of those."""
-        if chat.is_hidden or (chat.deleted_at is not None) is not (self is ChatScope.DELETED):
+        if chat.is_hidden is not (self is ChatScope.COMPARED):
+            return False
+        if (chat.deleted_at is not None) is not (self is ChatScope.DELETED):
             return False
         match self:
             case ChatScope.LISTED:
@@ -33,3 +36,7 @@ class ChatScope(StrEnum):
                 return chat.archived_at is not None
             case _:
                 return True
+
+    def is_searched(self, chat: Chat) -> bool:
+        """Whether what a chat says is found: in all chats what was answered in a compare, too."""
+        return self.has(chat) or (self is ChatScope.ALL and ChatScope.COMPARED.has(chat))

@@ -94,7 +94,8 @@ def search(
     if not terms:
         return SearchResult()
     chats = {chat.id: chat for chat in overlay.chats(select_chats(db, "TRUE", []))}
-    places = ChatsOfMessages(db, chats, [chat for chat in chats.values() if scope.has(chat)])
+    searched = [chat for chat in chats.values() if scope.is_searched(chat)]
+    places = ChatsOfMessages(db, chats, searched)
     if not places.wanted:
         return SearchResult()
     found = _titles(places.wanted, terms)
@@ -116,9 +117,13 @@ def query_terms(query: str) -> tuple[str, ...]:
 
 
 def _titles(chats: Sequence[Chat], terms: Sequence[str]) -> list[SearchHit]:
-    """The chats whose titles have every term, the latest used first."""
+    """The chats whose titles have every term, the latest used first.
+
+    An answer of a compare is titled with its prompt, which is found as a message.
+    """
     hits = []
-    for chat in sorted(chats, key=lambda chat: (chat.updated_at, chat.id), reverse=True):
+    titled = [chat for chat in chats if not chat.is_hidden]
+    for chat in sorted(titled, key=lambda chat: (chat.updated_at, chat.id), reverse=True):
         folded = fold(chat.title)
         if all(term in folded for term in terms):
             hits.append(SearchHit(chat, None, "title", snippet_of(chat.title, folded, terms)))

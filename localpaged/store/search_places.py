@@ -39,7 +39,8 @@ class ChatsOfMessages:
     """Answers for one reading of the history. `wanted` are the chats that count.
 
     A message belongs to the chats that wrote it, as their turns tell. Forks have it, too, but are
-    told only when no chat that wrote it counts; so forking a chat does not multiply its hits.
+    told only when no chat that wrote it counts; so forking a chat does not multiply its hits, and
+    comparing does not either.
 
     Invariant: `_on_path` has, by a tip, which of the messages `_hashes` are above it.
     """
@@ -49,6 +50,8 @@ class ChatsOfMessages:
         self._chats = chats
         self.wanted = wanted
         self._wanted_ids = {chat.id for chat in wanted}
+        # what an answer of a compare did not write is found where it was written, or kept
+        self._heirs = {chat.id for chat in wanted if not chat.is_hidden}
         self._forks: dict[str, list[str]] = defaultdict(list)
         for chat in chats.values():
             if chat.forked_from is not None:
@@ -74,7 +77,9 @@ class ChatsOfMessages:
         wanted = [self._chats[i] for i in writers if i in self._wanted_ids]
         if wanted:
             found = [(chat, self._is_above_tip(message_hash, chat)) for chat in wanted]
-            return sorted(found, key=lambda pair: (pair[1], pair[0].updated_at), reverse=True)
+            found.sort(key=lambda pair: (pair[1], pair[0].updated_at), reverse=True)
+            # the prompt of a compare is in all its answers
+            return [pair for pair in found if not pair[0].is_hidden] or found[:1]
         for chat in self._all_forks(writers):
             if self._is_above_tip(message_hash, chat):
                 return [(chat, True)]
@@ -84,7 +89,7 @@ class ChatsOfMessages:
         """Whose turns are gone with the chat that wrote it: look below the message for tips."""
         rows = self._db.execute(_BY_TIPS, {"hashes": json.dumps(list(hashes))})
         for message_hash, chat_id in rows:
-            if chat_id in self._wanted_ids and not told.get(message_hash):
+            if chat_id in self._heirs and not told.get(message_hash):
                 told[message_hash] = [(self._chats[chat_id], True)]
 
     def _all_forks(self, origins: Iterable[str]) -> Iterable[Chat]:
@@ -95,7 +100,7 @@ class ChatsOfMessages:
                 if fork_id not in seen:
                     seen.add(fork_id)
                     waiting.append(fork_id)
-                    if fork_id in self._wanted_ids:
+                    if fork_id in self._heirs:
                         yield self._chats[fork_id]
 
     def _is_above_tip(self, message_hash: str, chat: Chat) -> bool:

@@ -257,3 +257,15 @@ def test_the_default_model_reads_its_prompt_once_for_three_answers(ready_home):
     assert len({branch["text"] for branch in compared["branches"]}) > 1
     assert all(branch["shared_blocks"] >= num_prompt // 16 for branch in compared["branches"])
     assert [d["token"] is not None for d in compared["first_differences"]] == [True, True]
+
+
+def test_answers_that_were_not_kept_are_found_listed_and_shown(answer_with):
+    answer_with(["blue ", "light"], ["nothing"])
+    assert call("compare", "Sky?", "-n", "2", "--seed", "1").code == 0
+    found = json.loads(call("history", "search", "blue", "--json").out)["hits"]
+    assert [(hit["role"], hit["is_of_compare"]) for hit in found] == [("assistant", True)]
+    assert "(answer of a compare)" in call("history", "search", "blue").out
+    assert call("history", "list").out == ""
+    listed = json.loads(call("history", "list", "--in", "compared", "--json").out)
+    assert len(listed) == 2 and all(chat["is_of_compare"] for chat in listed)
+    assert "blue" in call("history", "show", found[0]["chat_id"]).out

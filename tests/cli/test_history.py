@@ -46,7 +46,7 @@ def test_chats_are_listed(chat_id):
     assert by_id[other]["title"] == HOSTILE
     assert set(by_id[chat_id]) == {
         *("id", "title", "model", "created_at", "updated_at"),
-        *("archived_at", "deleted_at", "forked_from"),
+        *("archived_at", "deleted_at", "forked_from", "is_of_compare"),
     }
     assert call("history").out == done.out
 

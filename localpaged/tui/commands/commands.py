@@ -49,8 +49,8 @@ class Commands(CommandGroup):
         self.completion = Completion(app, screen)
         self.options = options = OptionCommands(app, screen)
         self.writing = writing = WritingCommands(app, screen, self.drafts, options)
-        self.memory = memory = MemoryCommands(app, screen, self.chats)
-        self.history = history = HistoryCommands(app, screen, self.chats)
+        self.memory = memory = MemoryCommands(app, screen, self.chats, compare)
+        self.history = history = HistoryCommands(app, screen, self.chats, compare)
         self.context = context = ContextCommands(app, screen, self.chats, self.drafts)
         tokens = TokenCommands(app, screen, self.chats)
         self._leave_until_s = 0.0

@@ -60,6 +60,14 @@ class CompareCommands(CommandGroup):
         compares = self._app.service.compares
         self._try(lambda: self._show(compares.start(prompt, specs, system=system)))
 
+    def show_answer(self, chat_id: str) -> None:
+        """Open the compare that a chat is an answer of, that answer selected."""
+        compares = self._app.service.compares
+        if (compare := compares.of_chat(chat_id)) is None:
+            self._app.tell("The compare of that answer was deleted.")
+            return
+        self._try(lambda: self._show(compares.open(compare.id), selected=chat_id))
+
     def past(self) -> None:
         """Choose among earlier compares."""
         compares = self._app.service.compares
@@ -94,11 +102,12 @@ class CompareCommands(CommandGroup):
             )
         )
 
-    def _show(self, comparison: Comparison) -> bool:
+    def _show(self, comparison: Comparison, *, selected: str = "") -> bool:
         if not comparison.branches:
             self._app.tell("All answers of that compare were deleted.")
             return False
         model = CompareModel(self._app.service, comparison, watch=self._workspace.watch)
+        model.select(next((n for n, p in enumerate(model.panes) if p.chat.id == selected), 0))
 
         def left(chat_id: str | None) -> None:
             # what was done to kept chats there is not in what was read of them before

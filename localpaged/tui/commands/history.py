@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from localpaged.plain_text import visible
 from localpaged.tui.commands.base import CommandGroup
 from localpaged.tui.commands.chats import ChatCommands
+from localpaged.tui.commands.compare import CompareCommands
 from localpaged.tui.commands.finding import FindCommands
 from localpaged.tui.commands.history_deeds import HistoryDeeds
 from localpaged.tui.commands.transfer import TransferCommands
@@ -22,9 +23,12 @@ if TYPE_CHECKING:
 class HistoryCommands(CommandGroup):
     """Between the history and the chat that is shown. UI thread only."""
 
-    def __init__(self, app: LocalPagedApp, screen: ChatScreen, chats: ChatCommands) -> None:
+    def __init__(
+        self, app: LocalPagedApp, screen: ChatScreen, chats: ChatCommands, compare: CompareCommands
+    ) -> None:
         super().__init__(app, screen)
         self._chats = chats
+        self._compare = compare
         self.finding = FindCommands(app, screen)
         self.transfer = TransferCommands(app, screen, chats)
         self._deeds = HistoryDeeds(
@@ -54,8 +58,14 @@ class HistoryCommands(CommandGroup):
         return True
 
     def open_item(self, item: HistoryItem) -> None:
-        """Show a chat, at the message that was found. A deleted chat is restored first."""
+        """Show a chat, at the message that was found. A deleted chat is restored first.
+
+        An answer that was not kept is shown in its compare.
+        """
         service, chat = self._app.service, item.chat
+        if chat.is_hidden:
+            self._compare.show_answer(chat.id)
+            return
         if chat.deleted_at is not None:
             chat = service.restore(chat.id)
             self._workspace.refresh()

@@ -43,6 +43,9 @@ class HistoryDeeds:
 
     def run(self, name: str, chat: Chat, then: Then) -> None:
         """Do what is called `name`, and when it is done, `then`. What is refused is told."""
+        if chat.is_hidden and name != "export":
+            self._app.tell("This is an answer of a compare: open it to keep or delete it.")
+            return
         try:
             self._deeds[name](chat, then)
         except LocalPagedError as error:

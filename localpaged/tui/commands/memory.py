@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from localpaged.tui.commands.base import CommandGroup
 from localpaged.tui.commands.chats import ChatCommands
+from localpaged.tui.commands.compare import CompareCommands
 from localpaged.tui.commands.memory_deeds import tell_pinned, tell_unpinned
 from localpaged.tui.screens.blocks import BlocksScreen
 from localpaged.tui.screens.why import WhyScreen
@@ -20,9 +21,12 @@ SYSTEM_WORD = "system"
 class MemoryCommands(CommandGroup):
     """Acts on the engine's memory for the current chat. UI thread only."""
 
-    def __init__(self, app: LocalPagedApp, screen: ChatScreen, chats: ChatCommands) -> None:
+    def __init__(
+        self, app: LocalPagedApp, screen: ChatScreen, chats: ChatCommands, compare: CompareCommands
+    ) -> None:
         super().__init__(app, screen)
         self._chats = chats
+        self._compare = compare
 
     def show_blocks(self) -> None:
         """Look at the blocks; come back to the chat that was chosen there."""
@@ -31,6 +35,8 @@ class MemoryCommands(CommandGroup):
             session = self._workspace.find(chat_id) if chat_id else None
             if session is not None:
                 self._chats.go_to(session)
+            elif chat_id:
+                self._compare.show_answer(chat_id)
 
         blocks = BlocksScreen(self._app, self._workspace, self._screen.glyphs)
         self._app.push_screen(blocks, left)

@@ -54,7 +54,7 @@ class MemoryDeeds:
         go_to: Callable[[str], object],
     ) -> None:
         """Go to the chat, or to the one of several that the user chooses."""
-        known = [chat for chat in chats if self._app.workspace.find(chat) is not None]
+        known = [chat for chat in chats if self._is_shown_somewhere(chat)]
         if not known:
             self._app.tell("No chat of the list uses this.")
         elif len(known) == 1:
@@ -67,6 +67,12 @@ class MemoryDeeds:
 
             choices = [Choice(chat, title_of(chat)) for chat in known]
             self._app.push_screen(PickerScreen(choices, prompt="Go to a chat"), chosen)
+
+    def _is_shown_somewhere(self, chat: str) -> bool:
+        """Whether a chat is in the list, or is an answer of a compare."""
+        if self._app.workspace.find(chat) is not None:
+            return True
+        return self._app.service.compares.of_chat(chat) is not None
 
     def _tell_pinned(self, pin: PinView) -> None:
         tell_pinned(self._app, pin)

@@ -90,7 +90,7 @@ def pane_head_runs(
     role = Role.ACCENT if is_selected else Role.DIM
     # what is selected must be seen without colours, too
     left = [
-        Run(glyphs.current if is_selected and len(model.panes) > 1 else " ", role, STRONG),
+        Run(f"{glyphs.current if is_selected and len(model.panes) > 1 else ' '} ", role, STRONG),
         Run(f"{place + 1} ", role, STRONG),
         Run(name_of(pane, place, model, engine), Role.USER if is_selected else Role.TEXT),
     ]

@@ -77,6 +77,8 @@ def _note(chat: Chat, glyphs: Glyphs, now: float) -> str:
     if chat.deleted_at is not None:
         days = max(0, round((chat.deleted_at + DELETED_KEPT_S - now) / DAY_S))
         return f"{when} {glyphs.dot} kept {grouped(days)} more {'day' if days == 1 else 'days'}"
+    if chat.is_hidden:
+        return f"answer of a compare {glyphs.dot} {when}"
     return f"archived {glyphs.dot} {when}" if chat.archived_at is not None else when
 
 

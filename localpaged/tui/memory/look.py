@@ -50,6 +50,7 @@ class MemoryLook:
         self.rows: list[TreeRow] = []
         self._colours = ChatColours()
         self._tokens: BlockTokens | None = None
+        self._unlisted: dict[str, str] = {}
         self._spelled: dict[tuple[int, ...], str] = {}
         self._is_asked = False
         self._due_s = 0.0
@@ -87,9 +88,27 @@ class MemoryLook:
         return picture(self.seen, view, self._colours, self.title_of)
 
     def title_of(self, chat_id: str) -> str:
-        """What a chat is called."""
+        """What a chat is called; one that is not listed with the reason why."""
         session = self._workspace.find(chat_id)
-        return UNLISTED if session is None else session.title
+        if session is not None:
+            return session.title
+        if chat_id not in self._unlisted:
+            self._unlisted[chat_id] = self._unlisted_title(chat_id)
+        return self._unlisted[chat_id]
+
+    def _unlisted_title(self, chat_id: str) -> str:
+        try:
+            chat = self._service.history.store.chat(chat_id)
+        except LocalPagedError:
+            return UNLISTED
+        for why, is_so in (
+            ("deleted", chat.deleted_at is not None),
+            ("compare", chat.is_hidden),
+            ("archived", chat.archived_at is not None),
+        ):
+            if is_so:
+                return f"{why}: {chat.title}"
+        return UNLISTED
 
     def label_of(self, row: TreeRow) -> str:
         """What a branch is called."""

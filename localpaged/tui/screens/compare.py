@@ -53,7 +53,7 @@ class CompareScreen(Screen[str | None]):
         *screen_bindings(IN_COMPARE),
         *(Binding(str(n), f"select({n})", show=False) for n in range(1, 10)),
     ]
-    AUTO_FOCUS = "PaneView"
+    AUTO_FOCUS = ".-selected-first PaneView"
 
     def __init__(
         self, app: LocalPagedApp, workspace: Workspace, glyphs: Glyphs, model: CompareModel
@@ -67,6 +67,7 @@ class CompareScreen(Screen[str | None]):
         self._frame = 0
         self._due: set[Pane] = set()
         self._widgets = {pane: ComparePane(pane, glyphs) for pane in model.panes}
+        self._widgets[model.current].add_class("-selected-first")
         self._top = StatusLine(id="compare-top")
         self._tabs = StatusLine(id="compare-tabs")
         self._grid = Container(*self._widgets.values(), id="compare-panes")

@@ -16,7 +16,7 @@ from localpaged.errors import LocalPagedError
 from localpaged.store.scope import ChatScope
 from localpaged.tui.figures import grouped
 from localpaged.tui.glyphs import Glyphs
-from localpaged.tui.hint_line import Hint, fitted_runs, help_hint
+from localpaged.tui.hint_line import LATER, SOON, Hint, fitted_runs, help_hint
 from localpaged.tui.history.items import HistoryItem, item_lines, item_of_hit
 from localpaged.tui.keys import IN_HISTORY, screen_bindings
 from localpaged.tui.markdown.line import STRONG, Line, Role, Run
@@ -252,7 +252,7 @@ class HistoryScreen(Screen[HistoryItem | None]):
         self._head.set([Run("History", Role.ACCENT, STRONG)], tabs)
         self._note.set(self._note_runs())
         keys = ON_LIST if self.focused is self._list else IN_INPUT
-        hints = [Hint(key, self._what(what)) for key, what in keys]
+        hints = [Hint(k, self._what(what), SOON if k == "Esc" else LATER) for k, what in keys]
         self._hints.set(fitted_runs([*hints, help_hint()], self._hints.content_size.width))
 
     def _what(self, what: str) -> str:
