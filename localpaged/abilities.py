@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Set
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Protocol, runtime_checkable
 
 from localpaged.errors import ChatError
 
@@ -72,6 +73,20 @@ class Abilities:
 
 
 EMBEDDED = Abilities()
+
+
+@runtime_checkable
+class Limited(Protocol):
+    """A model that lets less be done than one in this process does."""
+
+    @property
+    def abilities(self) -> Abilities:
+        """What can be done with it."""
+
+
+def abilities_of(model: object) -> Abilities:
+    """Return what a model lets be done with it."""
+    return model.abilities if isinstance(model, Limited) else EMBEDDED
 
 
 def of_endpoint(

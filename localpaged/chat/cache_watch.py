@@ -54,8 +54,8 @@ class CacheWatch:
 
     def ended(self, live: LiveTurn, turn: Turn) -> Sequence[SentPrompt]:
         """Remember what was computed for a turn; return it as it should be saved with `turn`."""
-        if live.prompt is None or live.prefill is None:
-            return ()
+        if live.prompt is None or live.prefill is None or not live.prompt.ids:
+            return ()  # nothing was read, or by an endpoint
         new_ids = live.new_ids
         # The last token that was sampled was never computed.
         num_computed = (

@@ -42,13 +42,13 @@ def ended_row(live: LiveTurn, ending: Ending, *, now: float) -> Turn:
             ttft_s=usage.ttft_s,
             decode_s=usage.decode_s,
         )
-    if live.prefill is not None:
+    if live.prefill is not None and live.prefill.prompt_tokens:
         return replace(
             row,
             prompt_tokens=live.prefill.prompt_tokens - live.num_begun,
             cached_tokens=live.prefill.cached_tokens,
         )
-    if isinstance(ending.error, PromptTooLong) and live.prompt is not None:
+    if isinstance(ending.error, PromptTooLong) and live.prompt is not None and live.prompt.ids:
         return replace(row, prompt_tokens=len(live.prompt.ids))
     return row
 

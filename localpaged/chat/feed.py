@@ -110,8 +110,9 @@ class EngineFeed:
                 told.append(ModelLoading(event))
             case ReadyEvent():
                 # The engine loads the default model before it takes orders for others.
-                further_name = event.model_name if self._is_default_ready else ""
-                self._is_default_ready = True
+                is_further = event.is_further or self._is_default_ready
+                further_name = event.model_name if is_further else ""
+                self._is_default_ready = self._is_default_ready or not is_further
                 self._models.note_ready(further_name)
                 told.append(ModelReady(event, further_name))
                 for_worker.append(partial(self._ends.engine_ready, event))

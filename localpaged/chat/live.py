@@ -96,7 +96,7 @@ class LiveTurn:
         return replace(
             turn,
             partial_text=turn.partial_text + "".join(piece.text for piece in pieces),
-            completion_tokens=pieces[-1].token_count,
+            completion_tokens=pieces[-1].token_count or None,
             token_ids=_all_ids(turn, pieces),
         )
 
@@ -143,6 +143,8 @@ def open_turn(
 def _all_ids(turn: Turn, pieces: Sequence[Piece]) -> bytes | None:
     if turn.partial_text and turn.token_ids is None:
         return None  # what a continued answer began with is known as text only
+    if not any(piece.token_ids for piece in pieces):
+        return turn.token_ids  # an endpoint tells none
     return (turn.token_ids or b"") + pack(id_ for piece in pieces for id_ in piece.token_ids)
 
 

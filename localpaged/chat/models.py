@@ -9,6 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from localpaged import paths
+from localpaged.abilities import EMBEDDED, Abilities, abilities_of
 from localpaged.errors import ChatError, LocalPagedError, ModelError, ModelNotFound
 
 if TYPE_CHECKING:
@@ -18,10 +19,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ListedModel:
-    """A model that is on this machine, and how long its weights are on the disk."""
+    """A model that is on this machine, and how long its weights are on the disk.
+
+    `endpoint` is the host of one that is somewhere else, asked over HTTP.
+    """
 
     name: str
     file_bytes: int
+    endpoint: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,10 +41,14 @@ class ModelChoice:
     is_loaded: bool = False
     is_loading: bool = False
     is_default: bool = False
+    endpoint: str = ""
 
 
 def name_of(choice: str) -> str:
     """Return what the model is called that a chat chose by its name or path; "" stays ""."""
+    if choice.lower().startswith(("http://", "https://")):
+        url, _, model = choice.partition("#")
+        return f"{model}@{url.partition('//')[2].partition('/')[0]}"
     is_path = choice.startswith("/")
     return choice.rpartition("/")[2].removesuffix(".gguf") if is_path else choice
 
@@ -86,7 +95,9 @@ class Models:
 
     def choices(self) -> Sequence[ModelChoice]:
         """Return what can answer: the default first, then what is listed, by name."""
-        sizes = {listed.name: listed.file_bytes for listed in self._shelf.listed()}
+        listed = self._shelf.listed()
+        sizes = {model.name: model.file_bytes for model in listed}
+        hosts = {model.name: model.endpoint for model in listed}
         default = self.default_name
         states = dict(self._is_ready)
         is_default_ready = states.pop("", None)
@@ -100,6 +111,7 @@ class Models:
                 is_loaded=states.get(name) is True,
                 is_loading=states.get(name) is False,
                 is_default=name == default,
+                endpoint=hosts.get(name, ""),
             )
             for name in names
         ]
@@ -121,6 +133,15 @@ class Models:
             if choice == self.default_name:
                 return self.default
             raise
+
+    def abilities(self, choice: str) -> Abilities:
+        """Return what the model that a chat chose lets be done; all, where it is not known yet."""
+        try:
+            opened = self.find(choice)
+        except LocalPagedError:
+            return EMBEDDED
+        is_open = opened.done() and not opened.cancelled() and opened.exception() is None
+        return abilities_of(opened.result()) if is_open else EMBEDDED
 
     def engine_name(self, model: ChatModel) -> str:
         """Return what the engine calls a model, which is loaded if it is not."""

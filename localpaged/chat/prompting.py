@@ -6,6 +6,7 @@ import codecs
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from localpaged.abilities import abilities_of
 from localpaged.chat.view import sent
 from localpaged.engine.params import BLOCK_SIZE_TOKENS
 from localpaged.prompt import ChatModel, PromptMessage
@@ -20,12 +21,14 @@ class Prompt:
     """Token ids for the engine, and the messages they were made of.
 
     The last `num_begun` ids are of an answer that is continued; None when its ids cannot be told
-    from those before it.
+    from those before it. An endpoint gets `texts` and no ids: the messages, and last what its
+    answer has begun with.
     """
 
     ids: tuple[int, ...]
     messages: Sequence[Message]
     num_begun: int | None = 0
+    texts: tuple[PromptMessage, ...] = ()
 
     @property
     def begun_ids(self) -> tuple[int, ...] | None:
@@ -44,6 +47,9 @@ def make_prompt(store: Store, model: ChatModel, turn: Turn) -> Prompt:
     messages = [
         PromptMessage(message.role, message.text, known.get(message.hash)) for message in told
     ]
+    if abilities_of(model).is_remote:
+        begun = [PromptMessage("assistant", turn.partial_text)] if is_begun(turn) else []
+        return Prompt((), told, None, (*messages, *begun))
     ids, num_begun = prompt_ids(model, messages, turn)
     return Prompt(ids, told, num_begun)
 

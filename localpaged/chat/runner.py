@@ -17,6 +17,7 @@ from dataclasses import replace
 from functools import partial
 
 from localpaged import paths
+from localpaged.abilities import Ability, abilities_of
 from localpaged.chat.branches import end_of_way
 from localpaged.chat.cache_report import to_json
 from localpaged.chat.cache_watch import CacheWatch
@@ -179,6 +180,8 @@ class TurnRunner:
 
     def _explain(self, live: LiveTurn, event: PrefillEvent) -> None:
         assert live.model is not None, "a turn without a model was read"
+        if abilities_of(live.model).why_not(Ability.WHY):
+            return
         report = self._cache_watch.explain(live, event, live.model)
         live.cache_report = to_json(report)
         self._publisher.publish(TurnCacheReport(live.turn.chat_id, live.turn.id, report))
@@ -261,6 +264,8 @@ class TurnRunner:
             return live.opening.result()
         except ModelNotFound:
             default = self._models.default.result()
+            if abilities_of(default).is_remote:
+                raise  # what was meant for a model here is sent nowhere
             self._publisher.publish(
                 TurnModelMissing(chat_id, live.turn.id, chosen=chosen, default=default.name)
             )
@@ -299,6 +304,7 @@ class TurnRunner:
             is_continuation=is_continued,
             begun_ids=_begun_ids(live) if is_continued else (),
             speculation=live.may_guess,
+            messages=live.prompt.texts,
         )
         self._live.add_request(request.id, live)
         self._engine.submit(request)

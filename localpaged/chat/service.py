@@ -60,6 +60,7 @@ class ChatService:
         self._publisher = Publisher()
         self._live = LiveTurns()
         self._models = Models(engine=engine, default=model, shelf=shelf)
+        self.abilities = self._models.abilities
         self._runner = TurnRunner(
             store=store,
             engine=engine,

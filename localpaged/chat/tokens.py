@@ -12,6 +12,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from functools import partial
 
+from localpaged.abilities import Ability, abilities_of
 from localpaged.chat.chat_options import sampling_to_continue
 from localpaged.chat.later import RunSoon
 from localpaged.chat.live import LiveTurn, LiveTurns
@@ -105,6 +106,7 @@ class ChatTokens:
         if turn.question is not None or turn.parent_hash is None:
             raise ChatError("The answer has not begun yet.", hint="Wait for it.")
         model, choice = self._model_of(turn)
+        abilities_of(model).require(Ability.TOKEN_FORK)
         ids, _ = self._answer_ids(turn, model)
         if not 0 <= num_tokens <= len(ids):
             raise ChatError(f"The answer has {len(ids):,} tokens, not {num_tokens:,}.")
@@ -132,6 +134,7 @@ class ChatTokens:
         if self._live.get(turn_id) is not None or turn.tip_hash is None:
             raise ChatError(RUNNING, hint="Stop it, or wait for its end.")
         model, _ = self._model_of(turn)
+        abilities_of(model).require(Ability.TOKENS)
         ids, is_exact = self._answer_ids(turn, model)
         prompt = self._prompt_of(turn, model)
         room = self._limit_of(model) - 1 - len(prompt)
@@ -264,6 +267,7 @@ def _tell(measured: _Measuring, event: FinishEvent | FailEvent) -> None:
         return
     if not measured.done.set_running_or_notify_cancel():
         return
+    assert event.usage is not None, "an engine in this process counts"
     measured.done.set_result(
         TokenView(
             measured.turn.chat_id,

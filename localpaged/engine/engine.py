@@ -56,12 +56,12 @@ class Engine(MemoryQuestions):
 
     def __init__(
         self,
-        load_core: LoadCore,
+        load_core: LoadCore | None,
         find_loader: FindLoader | None = None,
         *,
         after_unload: Callable[[], None] = lambda: None,
     ) -> None:
-        """`load_core` loads the first model, `find_loader` tells how to load others.
+        """`load_core` loads the first model, None for none; `find_loader` tells how to load others.
 
         `after_unload` is called on the engine's thread when nothing holds a model any more.
         """
@@ -132,10 +132,11 @@ class Engine(MemoryQuestions):
 
     def _run(self) -> None:
         try:
-            core, ready = self._load_core(self._on_load)
-            self._cores.add(ready.model_name, core)
-            self._snapshots = self._cores.snapshots()
-            self._emit([ready])
+            if self._load_core is not None:
+                core, ready = self._load_core(self._on_load)
+                self._cores.add(ready.model_name, core)
+                self._snapshots = self._cores.snapshots()
+                self._emit([ready])
             while not self._is_closing:
                 self._serve(may_wait=True)
             self._snapshots = self._cores.snapshots()  # what the run came to
@@ -194,7 +195,7 @@ class Engine(MemoryQuestions):
             message = f"{name} could not be loaded: {type(error).__name__}: {error}"
             return self._give_up(name, awaited, ModelError(message, hint=paths.log_hint()))
         waiting_events = self._cores.add(name, core)
-        return [replace(ready, model_name=name), *waiting_events]
+        return [replace(ready, model_name=name, is_further=True), *waiting_events]
 
     def _give_up(self, name: ModelName, awaited: Awaited, error: LocalPagedError) -> list[Event]:
         if not self._cores.is_expected(name, awaited):

@@ -3,18 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
 
+from localpaged.engine.finish_reason import FinishReason as FinishReason  # is told here
 from localpaged.engine.params import RequestId
 from localpaged.errors import LocalPagedError
-
-
-class FinishReason(StrEnum):
-    """Why a request ended without an error."""
-
-    STOP = "stop"
-    LENGTH = "length"
-    CANCELLED = "cancelled"
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +74,8 @@ class PromptLogprobsEvent:
 class TokenEvent:
     """New text. `token_ids` are the sampled ids since the last event; `text` may be empty.
 
-    Text is held back while it may be half a character or the start of a stop string.
+    An endpoint tells no ids. Text is held back while it may be half a character or the start of a
+    stop string.
     `branch` counts a request's answers from 0. `logprobs` has one entry a token where they were
     asked for.
     """
@@ -98,12 +91,13 @@ class TokenEvent:
 class FinishEvent:
     """An answer is over; all its text has been sent. `is_last`: and so is its request.
 
-    `score` is a beam's: its log probability over length ** length_penalty.
+    `usage` is None where an endpoint told none. `score` is a beam's: its log probability over
+    length ** length_penalty.
     """
 
     request_id: RequestId
     reason: FinishReason
-    usage: Usage
+    usage: Usage | None
     branch: int = 0
     is_last: bool = True
     score: float | None = None
@@ -133,13 +127,17 @@ class LoadEvent:
 
 @dataclass(frozen=True, slots=True)
 class ReadyEvent:
-    """The model is loaded and the first request can run at once."""
+    """The model is loaded and the first request can run at once.
+
+    `is_further`: it is not the one that chats begin with. A context of 0 tokens is not known.
+    """
 
     model_name: str
     device: str
     dtype: str
     context_length: int
     load_s: float
+    is_further: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Literal, get_args
 
 from localpaged.errors import BadParameter
+from localpaged.prompt import PromptMessage
 
 RequestId = str
 HostUse = Literal["auto", "always", "never"]
@@ -174,7 +175,8 @@ class Request:
     prompt token and that many alternatives; such a prompt is computed even where it is cached.
     With `prompt_logprobs_from` only tokens from that number on are told, counted from 0, and all
     that their likelihoods do not follow from may be found in memory. With `speculation` tokens may
-    be guessed from what was said before and checked together; it changes none. Raises BadParameter.
+    be guessed from what was said before and checked together; it changes none. `messages` are for
+    an endpoint, which reads texts instead of ids. Raises BadParameter.
     """
 
     id: RequestId
@@ -190,6 +192,7 @@ class Request:
     prompt_logprobs: int | None = None
     prompt_logprobs_from: int = 0
     speculation: bool = True
+    messages: tuple[PromptMessage, ...] = ()
 
     def __post_init__(self) -> None:
         _whole("num_samples", self.num_samples, low=1, high=MAX_BRANCHES)

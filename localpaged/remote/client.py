@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -77,7 +77,7 @@ class Client:
         except httpx2.TransportError as error:
             raise not_reached(self.endpoint, error) from None
 
-    async def answer(self, body: Mapping[str, Any]) -> AsyncIterator[Delta]:
+    async def answer(self, body: Mapping[str, Any]) -> AsyncGenerator[Delta, None]:
         """Stream an answer; the first, empty piece comes when the server has taken the request.
 
         Whoever stops reading closes the connection. Raises LocalPagedError.
@@ -109,7 +109,7 @@ class Client:
 
     # inside
 
-    async def _deltas(self, response: httpx2.Response, key: str) -> AsyncIterator[Delta]:
+    async def _deltas(self, response: httpx2.Response, key: str) -> AsyncGenerator[Delta, None]:
         num_chars, has_ended = 0, False
         try:
             async for event in httpx2.EventSource(response, max_event_size=MAX_EVENT_BYTES):

@@ -1,0 +1,56 @@
+"""Endpoints beside the models of this machine, on one shelf."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from concurrent.futures import Future
+
+from localpaged.chat.models import ListedModel, ModelShelf
+from localpaged.errors import ModelError
+from localpaged.prompt import ChatModel
+from localpaged.remote.endpoint import Endpoint, find_endpoint
+from localpaged.remote_models.model import EndpointModel
+
+
+class RemoteShelf:
+    """A ModelShelf around that of this machine. Any thread.
+
+    Invariant: an endpoint has one EndpointModel in a run; a name stands for one model.
+    """
+
+    def __init__(self, local: ModelShelf, endpoints: Sequence[Endpoint]) -> None:
+        self._local = local
+        self._endpoints = tuple(endpoints)
+        self._lock = threading.Lock()
+        self._models: dict[str, EndpointModel] = {}
+
+    def open(self, choice: str) -> Future[ChatModel]:
+        """See ModelShelf. An endpoint is open at once: what keeps it from answering comes later."""
+        endpoint = find_endpoint(choice, self._endpoints)
+        if endpoint is None:
+            return self._local.open(choice)
+        if any(listed.name == choice for listed in self._local.listed()):
+            raise ModelError(
+                f"{choice} is a model on this machine and an endpoint of the config file.",
+                hint=f"Give the section [remote.{choice}] another name.",
+            )
+        opened: Future[ChatModel] = Future()
+        opened.set_result(self.model_of(endpoint))
+        return opened
+
+    def listed(self) -> Sequence[ListedModel]:
+        """See ModelShelf: endpoints of the config file come last."""
+        return [
+            *self._local.listed(),
+            *(ListedModel(endpoint.name, 0, endpoint.host) for endpoint in self._endpoints),
+        ]
+
+    def model_of(self, endpoint: Endpoint) -> EndpointModel:
+        """Return the one model that an endpoint is in this run."""
+        with self._lock:
+            return self._models.setdefault(endpoint.name, EndpointModel(endpoint))
+
+    def endpoint_of(self, name: str) -> EndpointModel | None:
+        """Return an endpoint that was opened, by its name; None for a model of this machine."""
+        return self._models.get(name)
