@@ -5,7 +5,6 @@ Command line goes before environment, environment before this file, the file bef
 
 from __future__ import annotations
 
-import difflib
 import stat
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -186,6 +185,8 @@ def _check_engine(engine: EngineChoices) -> None:
 
 
 def _unknown(what: str, name: str, known: Iterable[str]) -> tuple[str, ...]:
+    import difflib
+
     known = list(known)
     near = difflib.get_close_matches(name, known, n=1)
     wish = f"; did you mean {near[0]}?" if near else f"; there are {', '.join(known)}."

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from queue import Empty, SimpleQueue
+from typing import TYPE_CHECKING
 
-from localpaged.chat.events import ChatEvent
+if TYPE_CHECKING:
+    from localpaged.chat.events import ChatEvent
 
 
 class EventBridge:

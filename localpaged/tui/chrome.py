@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from localpaged.engine.events import LoadEvent
 from localpaged.engine.snapshot import EngineSnapshot
 from localpaged.errors import LocalPagedError
 from localpaged.plain_text import visible
@@ -20,6 +20,9 @@ from localpaged.tui.session import SessionModel
 from localpaged.tui.transcript.status import Moment, spinner
 from localpaged.tui.widgets.kv_bar import kv_runs
 from localpaged.tui.workspace import EngineStatus
+
+if TYPE_CHECKING:
+    from localpaged.engine.events import LoadEvent
 
 PRODUCT = "localpaged"
 LOAD_BAR_CELLS = 16

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from localpaged.engine.events import FinishReason, ReadyEvent
+from localpaged.engine.finish_reason import FinishReason
 from localpaged.errors import PromptTooLong
 from localpaged.store.rows import TurnStatus
 from localpaged.tui.session import Answer, SessionModel
 
 if TYPE_CHECKING:
     from localpaged.chat.events import TurnEnded
+    from localpaged.engine.events import ReadyEvent
     from localpaged.tui.workspace import EngineStatus
 
 

@@ -6,13 +6,18 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 from localpaged.chat.cache_report import CacheReport, report_of
-from localpaged.chat.events import TurnCacheReport, TurnEnded, TurnPrefill, TurnText
 from localpaged.chat.thought import Thought, answer_of, from_json
-from localpaged.engine.events import FinishReason, Usage
+from localpaged.engine.finish_reason import FinishReason
 from localpaged.store.rows import Chat, Exchange, Message, Siblings, Turn, TurnStatus
 from localpaged.tui.labels import expanded
+
+if TYPE_CHECKING:
+    # not imported with the first picture, which has no answers
+    from localpaged.chat.events import TurnCacheReport, TurnEnded, TurnPrefill, TurnText
+    from localpaged.engine.events import Usage
 
 NEW_CHAT_TITLE = "New chat"
 TITLE_CHARS = 60
@@ -285,6 +290,8 @@ class SessionModel:
 
     def take(self, event: TurnPrefill | TurnText | TurnEnded, *, now_s: float) -> None:
         """Apply one event; those of a turn that is not here are ignored."""
+        from localpaged.chat.events import TurnPrefill, TurnText
+
         answer = self.answer(event.turn_id)
         if answer is None:
             return
@@ -349,6 +356,8 @@ def _lost_turn(message: Message | None) -> Turn | None:
 def _usage(turn: Turn) -> Usage | None:
     if turn.prompt_tokens is None or turn.completion_tokens is None:
         return None
+    from localpaged.engine.events import Usage
+
     return Usage(
         prompt_tokens=turn.prompt_tokens,
         cached_tokens=turn.cached_tokens or 0,

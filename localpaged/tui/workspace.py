@@ -7,30 +7,17 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from localpaged.chat.events import (
-    ChatEvent,
-    ModelFailed,
-    ModelLoading,
-    ModelReady,
-    ModelUnloaded,
-    SavingFailed,
-    SavingRecovered,
-    TurnCacheReport,
-    TurnEnded,
-    TurnModelMissing,
-    TurnPrefill,
-    TurnText,
-)
 from localpaged.chat.models import name_of
-from localpaged.engine.events import LoadEvent, ReadyEvent
-from localpaged.errors import LocalPagedError
-from localpaged.store.rows import Chat
 from localpaged.tui.context_use import fills_context, mark_full
 from localpaged.tui.fork_tree import by_family
 from localpaged.tui.session import Draft, SessionModel
 
 if TYPE_CHECKING:
+    from localpaged.chat import events as told
     from localpaged.chat.service import ChatService
+    from localpaged.engine.events import LoadEvent, ReadyEvent
+    from localpaged.errors import LocalPagedError
+    from localpaged.store.rows import Chat
 
 SCANNED_CHATS = 40
 
@@ -54,12 +41,16 @@ class EngineStatus:
         """What is known of a loaded model; of the default one when no other has that name."""
         return self.readies.get(model_name, self.ready)
 
-    def take_further(self, event: ModelLoading | ModelReady | ModelFailed | ModelUnloaded) -> None:
+    def take_further(
+        self, event: told.ModelLoading | told.ModelReady | told.ModelFailed | told.ModelUnloaded
+    ) -> None:
         """Apply an event of a model that is not the default one."""
+        from localpaged.chat import events as told
+
         self.stages.pop(event.model_name, None)
-        if isinstance(event, ModelLoading):
+        if isinstance(event, told.ModelLoading):
             self.stages[event.model_name] = event.event
-        elif isinstance(event, ModelReady):
+        elif isinstance(event, told.ModelReady):
             self.readies[event.model_name] = event.event
         else:
             self.readies.pop(event.model_name, None)
@@ -71,8 +62,8 @@ class Changes:
 
     chat_ids: set[str] = field(default_factory=set)
     to_resume: list[SessionModel] = field(default_factory=list)
-    ended: list[TurnEnded] = field(default_factory=list)
-    missing: list[TurnModelMissing] = field(default_factory=list)
+    ended: list[told.TurnEnded] = field(default_factory=list)
+    missing: list[told.TurnModelMissing] = field(default_factory=list)
     has_ended: bool = False
     is_engine: bool = False
 
@@ -286,15 +277,17 @@ class Workspace:
                 exchanges = await asyncio.to_thread(self._service.transcript, session.id)
                 session.note_status(exchanges)
 
-    def take(self, events: Iterable[ChatEvent]) -> Changes:
+    def take(self, events: Iterable[told.ChatEvent]) -> Changes:
         """Apply a batch of events."""
+        from localpaged.chat import events as told
+
         changes = Changes()
         for event in events:
-            if isinstance(event, TurnPrefill | TurnText | TurnEnded):
+            if isinstance(event, told.TurnPrefill | told.TurnText | told.TurnEnded):
                 self._take_turn(event, changes)
-            elif isinstance(event, TurnModelMissing):
+            elif isinstance(event, told.TurnModelMissing):
                 changes.missing.append(event)
-            elif isinstance(event, TurnCacheReport):
+            elif isinstance(event, told.TurnCacheReport):
                 if (session := self.find(event.chat_id)) is not None:
                     session.take_report(event)
             else:
@@ -302,7 +295,11 @@ class Workspace:
                 changes.is_engine = True
         return changes
 
-    def _take_turn(self, event: TurnPrefill | TurnText | TurnEnded, changes: Changes) -> None:
+    def _take_turn(
+        self, event: told.TurnPrefill | told.TurnText | told.TurnEnded, changes: Changes
+    ) -> None:
+        from localpaged.chat import events as told
+
         if (watched := self._watched.get(event.chat_id)) is not None:
             watched.take(event, now_s=self._clock_s())
             changes.chat_ids.add(event.chat_id)
@@ -314,7 +311,7 @@ class Workspace:
             return
         session.take(event, now_s=self._clock_s())
         changes.chat_ids.add(event.chat_id)
-        if isinstance(event, TurnEnded):
+        if isinstance(event, told.TurnEnded):
             changes.has_ended = True
             self._set_unread(session, session is not self.current)
             session.seen_tip = None
@@ -327,22 +324,24 @@ class Workspace:
                 answer.is_resume_asked = False
                 changes.to_resume.append(session)
 
-    def _take_engine(self, event: ChatEvent) -> None:
+    def _take_engine(self, event: told.ChatEvent) -> None:
+        from localpaged.chat import events as told
+
         engine = self.engine
         match event:
-            case ModelUnloaded():
+            case told.ModelUnloaded():
                 engine.take_further(event)
-            case ModelLoading() | ModelReady() | ModelFailed() if event.model_name:
+            case told.ModelLoading() | told.ModelReady() | told.ModelFailed() if event.model_name:
                 engine.take_further(event)
-            case ModelLoading():
+            case told.ModelLoading():
                 engine.stage = event.event
-            case ModelReady():
+            case told.ModelReady():
                 engine.ready, engine.failure, engine.stage = event.event, None, None
-            case ModelFailed():
+            case told.ModelFailed():
                 engine.failure, engine.stage = event.error, None
-            case SavingFailed():
+            case told.SavingFailed():
                 engine.saving_failure = event.error
-            case SavingRecovered():
+            case told.SavingRecovered():
                 engine.saving_failure = None
             case _:
                 raise AssertionError(f"unknown event {event!r}")

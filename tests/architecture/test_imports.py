@@ -28,7 +28,8 @@ def modules_after(statement):
         (
             "import localpaged.tui.app",
             # the first picture waits for nothing of these
-            {"torch", "transformers", "numpy", "sqlite_utils", "jinja2", "localpaged.engine.core"},
+            {"torch", "transformers", "numpy", "sqlite_utils", "jinja2", "markdown_it", "pygments"}
+            | {"localpaged.engine.core", "localpaged.engine.events", "localpaged.chat.events"},
         ),
         ("import localpaged.engine.scheduler, localpaged.engine.core", {"torch", "numpy"}),
         ("import localpaged.models.open_model", {"torch", "transformers"}),

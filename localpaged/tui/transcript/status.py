@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from localpaged.chat.events import TurnPrefill
-from localpaged.engine.events import FinishReason, Usage
+from localpaged.engine.finish_reason import FinishReason
 from localpaged.plain_text import visible
 from localpaged.store.rows import Siblings, TurnStatus
 from localpaged.tui.figures import grouped, rate, seconds
@@ -15,6 +15,10 @@ from localpaged.tui.markdown.line import Role, Run
 from localpaged.tui.memory.why import hint_of
 from localpaged.tui.paint import cells_of
 from localpaged.tui.session import Answer
+
+if TYPE_CHECKING:
+    from localpaged.chat.events import TurnPrefill
+    from localpaged.engine.events import Usage
 
 READING_BAR_CELLS = 10
 
