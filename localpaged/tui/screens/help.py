@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 from textual.app import ComposeResult
@@ -26,6 +27,7 @@ from localpaged.tui.markdown.line import STRONG, Role, Run
 from localpaged.tui.paint import content_of
 from localpaged.tui.screens.page import fit_page
 
+CLOSING = "Every command also works as /name in the prompt. Esc closes."
 KEY_CELLS = 25
 LABEL_CELLS = 33
 
@@ -51,20 +53,26 @@ class HelpScreen(ModalScreen[None]):
         Binding("f1", "dismiss_help", id="help", show=False, priority=True),
     ]
 
-    def __init__(self, focus: str = "prompt") -> None:
+    def __init__(
+        self,
+        focus: str = "prompt",
+        *,
+        actions: Sequence[Action] = ACTIONS,
+        groups: Sequence[str] = GROUPS,
+        closing: str = CLOSING,
+    ) -> None:
+        """`actions` are told in their `groups`, `closing` below them."""
         super().__init__()
-        self._focus = focus
+        self._page = help_content(focus, actions=actions, groups=groups)
+        self._closing = closing
 
     def compose(self) -> ComposeResult:
         """One scrolling page."""
         with Vertical(classes="dialog dialog-wide"):
             yield Static(Content("Keys and commands"), classes="dialog-title")
             with VerticalScroll():
-                yield Static(help_content(self._focus))
-            yield Static(
-                Content("Every command also works as /name in the prompt. Esc closes."),
-                classes="dialog-hint",
-            )
+                yield Static(self._page)
+            yield Static(Content(self._closing), classes="dialog-hint")
 
     def on_resize(self) -> None:
         """The page scrolls where not all of it fits; the line below it stays in view."""
@@ -75,15 +83,20 @@ class HelpScreen(ModalScreen[None]):
         self.dismiss(None)
 
 
-def help_content(focus: str = "prompt") -> Content:
+def help_content(
+    focus: str = "prompt",
+    *,
+    actions: Sequence[Action] = ACTIONS,
+    groups: Sequence[str] = GROUPS,
+) -> Content:
     """The table, group by group; that of the part with the `focus` first."""
     runs: list[Run] = []
     first = _GROUP_OF_PART.get(focus)
-    for group in sorted(GROUPS, key=lambda group: group != first):
+    for group in sorted(groups, key=lambda group: group != first):
         if runs:
             runs.append(Run("\n"))
         runs.append(Run(f"{group}\n", Role.ACCENT, STRONG))
-        for action in ACTIONS:
+        for action in actions:
             if action.group == group:
                 runs.extend(_row(action))
     return content_of(runs[:-1])

@@ -22,6 +22,7 @@ INLINE_TITLE_CELLS, INLINE_VALUE_CELLS = 13, 13
 DIMMEST = 0.55
 
 Look = Callable[[int], "Curve"]
+Span = Callable[[int], str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,11 +68,11 @@ def grid_of(num_charts: int, *, cells: int, rows: int) -> Grid:
 
 
 def chart_lines(
-    charts: Sequence[Chart], *, cells: int, rows: int, glyphs: Glyphs, span: str
+    charts: Sequence[Chart], *, cells: int, rows: int, glyphs: Glyphs, span: Span
 ) -> list[InkLine]:
     """Return at most `rows` rows; where not all charts fit, the first ones are shown.
 
-    `span` tells how long ago the left end is. The line with it is given up before a chart is.
+    `span` tells how long so many columns are. The line with it is given up before a chart is.
     """
     if not charts or cells < 1 or rows < 1:
         return []
@@ -145,9 +146,13 @@ def _part(y: int, rows: int) -> float:
     return 1.0 if rows == 1 else 1.0 - (1.0 - DIMMEST) * y / (rows - 1)
 
 
-def _axis(grid: Grid, glyphs: Glyphs, span: str) -> InkLine:
+def _axis(grid: Grid, glyphs: Glyphs, span: Span) -> InkLine:
     """When the left end of a curve was; its right end is now."""
-    past, now = f"{span} ago ", " now"
+    room = grid.cells - GUTTER_CELLS
+    if grid.rows == 1:
+        room -= INLINE_TITLE_CELLS + INLINE_VALUE_CELLS + 1
+    length = span(max(1, room) * columns_per_cell(is_ascii=glyphs is not UNICODE))
+    past, now = f"{length} ago ", " now"
     if grid.rows == 1:
         return (Ink(fitted_text(f"curves: {past}to{now}", grid.cells), Role.FAINT),)
     room = grid.cells - GUTTER_CELLS - len(past) - len(now)

@@ -12,11 +12,34 @@ from localpaged.stats.schema import ChatStats
 from localpaged.tui.markdown.line import Line
 from localpaged.tui.stats.chat_rows import Column, Order, chat_line, column_at, header_line
 from localpaged.tui.widgets.line_list import LineList
+from localpaged.tui.widgets.status_line import StatusLine
 
 if TYPE_CHECKING:
     from textual import events
 
     from localpaged.tui.glyphs import Glyphs
+
+
+class TableHead(StatusLine):
+    """The names of the columns, above the rows and as wide. UI thread only."""
+
+    class Clicked(Message):
+        """The name of a column was clicked."""
+
+        def __init__(self, column: Column) -> None:
+            super().__init__()
+            self.column = column
+
+    def show(self, order: Order, glyphs: Glyphs) -> None:
+        """Tell the columns that fit, and by which of them rows are sorted."""
+        self.set(header_line(order, glyphs, self.content_size.width).runs)
+
+    def on_click(self, event: events.Click) -> None:
+        """A click on a name sorts by it."""
+        offset = event.get_content_offset(self)
+        column = None if offset is None else column_at(offset.x, self.content_size.width)
+        if column is not None:
+            self.post_message(self.Clicked(column))
 
 
 class ChatTable(LineList):
@@ -36,13 +59,6 @@ class ChatTable(LineList):
     CURSOR = "chat-table--cursor"
     COMPONENT_CLASSES: ClassVar[set[str]] = {CURSOR}
 
-    class Headed(Message):
-        """The name of a column was clicked."""
-
-        def __init__(self, column: Column) -> None:
-            super().__init__()
-            self.column = column
-
     def __init__(self, glyphs: Glyphs, *, id: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id)
         self._glyphs = glyphs
@@ -51,11 +67,6 @@ class ChatTable(LineList):
         self.order = Order()
         self._cursor = 0
         self._lines: dict[int, Line] = {}
-
-    @property
-    def header(self) -> Line:
-        """The row above the table, which does not scroll."""
-        return header_line(self.order, self._glyphs, self.row_cells)
 
     @property
     def chosen(self) -> ChatStats | None:
@@ -94,10 +105,6 @@ class ChatTable(LineList):
     def is_cursor(self, y: int) -> bool:
         """Return whether the focus is on that chat."""
         return self.has_focus and y == self._cursor and y < len(self._chats)
-
-    def column_at(self, x: int) -> Column | None:
-        """Return the column whose name is above a place."""
-        return column_at(x, self.row_cells)
 
     # what the user does
 

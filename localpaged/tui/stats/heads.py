@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from localpaged.plain_text import visible
 from localpaged.stats.schema import Blocks, Memory, ModelStats, Snapshot
 from localpaged.tui.figures import byte_size, compact, grouped, percent
 from localpaged.tui.glyphs import UNICODE, Glyphs
@@ -170,9 +169,3 @@ def _totals(model: ModelStats, glyphs: Glyphs, cells: int) -> InkLine:
         _told("steps", grouped(totals.steps)),
     ]
     return _row("Totals", [], told, cells)
-
-
-def title_inks(model: ModelStats, glyphs: Glyphs, cells: int) -> list[Ink]:
-    """The model's name in at most so many cells."""
-    name = visible(model.name)
-    return [Ink(named(name, min(cells, max(1, len(name) * 2)), ellipsis=glyphs.ellipsis).rstrip())]

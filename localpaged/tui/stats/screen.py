@@ -1,0 +1,264 @@
+"""The dashboard's one screen: puts what was seen into its parts, and has the keys do things."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from typing import TYPE_CHECKING, ClassVar
+
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import BindingType
+from textual.containers import Vertical
+from textual.content import Content
+from textual.screen import Screen
+from textual.widgets import Static
+
+from localpaged.stats.protocol import CHATS, MAP, TREE
+from localpaged.stats.schema import to_json
+from localpaged.tui.glyphs import Glyphs
+from localpaged.tui.paint import content_of
+from localpaged.tui.screens.help import HelpScreen
+from localpaged.tui.stats import chrome
+from localpaged.tui.stats.charts import chart_lines
+from localpaged.tui.stats.chat_rows import Order
+from localpaged.tui.stats.chat_table import ChatTable, TableHead
+from localpaged.tui.stats.heads import head_lines
+from localpaged.tui.stats.keys import GROUPS, KEYS
+from localpaged.tui.stats.measures import charts_of
+from localpaged.tui.stats.memory_view import MemoryView, draws_letters
+from localpaged.tui.stats.source import StatsSource, look
+from localpaged.tui.stats.view import InkView
+from localpaged.tui.stats.watch import Watch
+from localpaged.tui.widgets.status_line import StatusLine
+
+if TYPE_CHECKING:
+    from textual import events
+
+    from localpaged.tui.stats.app import StatsApp
+
+WIDE_COLUMNS, WIDE_ROWS = 110, 32
+SMALL_ROWS, TINY_ROWS = 30, 20
+_DETAILS = {
+    "overview": frozenset({CHATS}),
+    "chats": frozenset({CHATS}),
+    "map": frozenset({CHATS, MAP}),
+    "tree": frozenset({CHATS, TREE}),
+}
+_PARTS = {"chats": "#stats-table", "map": "#stats-map", "tree": "#stats-tree"}
+CLOSING = "The numbers are defined in docs/stats.md. Esc closes."
+
+
+class StatsScreen(Screen[None]):
+    """Looks at a source again and again, on another thread, and draws. UI thread only.
+
+    Invariant: everything that is shown is of `watched`; at most one look is under way.
+    """
+
+    BINDINGS: ClassVar[list[BindingType]] = [action.binding for action in KEYS if action.keys]
+    AUTO_FOCUS = "ChatTable"
+
+    def __init__(
+        self,
+        app: StatsApp,
+        source: StatsSource,
+        *,
+        watch: Watch,
+        glyphs: Glyphs,
+        clock_s: Callable[[], float],
+    ) -> None:
+        super().__init__(classes="-overview -nothing")
+        self._owner = app
+        self._source = source
+        self.watched = watch
+        self._glyphs = glyphs
+        self._clock_s = clock_s
+        self._is_due = asyncio.Event()
+        self.view = "overview"
+        self._top = StatusLine(id="stats-top")
+        self._tabs = StatusLine(id="stats-tabs")
+        self._nothing = Static(id="stats-nothing")
+        self._head = InkView(id="stats-head")
+        self.charts = InkView(id="stats-charts")
+        self._table_head = TableHead(id="stats-table-head")
+        self.table = ChatTable(glyphs, id="stats-table")
+        is_ascii = draws_letters(glyphs, has_colours=not app.no_color)
+        self.memory = MemoryView(glyphs, is_ascii=is_ascii)
+        self._hints = StatusLine(id="stats-hints")
+
+    def compose(self) -> ComposeResult:
+        """The head above one view of several; one line of keys."""
+        yield self._top
+        yield self._tabs
+        yield self._nothing
+        yield self._head
+        yield self.charts
+        with Vertical(id="stats-chats"):
+            yield self._table_head
+            yield self.table
+        yield self.memory
+        yield self._hints
+
+    # looking
+
+    def on_mount(self) -> None:
+        """Begin to look."""
+        self.run_worker(self._keep_looking(), name="stats", exit_on_error=True)
+
+    async def _keep_looking(self) -> None:
+        while True:
+            if not self.watched.is_paused:
+                await self.look()
+            try:
+                async with asyncio.timeout(self.watched.interval_s):
+                    await self._is_due.wait()
+            except TimeoutError:
+                pass
+            self._is_due.clear()
+
+    async def look(self) -> None:
+        """Look once, and draw what was seen."""
+        wish = self.watched.wish(self._details)
+        self.watched.take(await asyncio.to_thread(look, self._source, wish))
+        self.draw()
+
+    @property
+    def _details(self) -> frozenset[str]:
+        details = _DETAILS[self.view]
+        is_both = self.has_class("-wide") and self.view in ("map", "tree")
+        return details | {MAP, TREE} if is_both else details
+
+    # drawing
+
+    def draw(self) -> None:
+        """Show what is known now; what looks as before costs nothing on the terminal."""
+        if not self.is_mounted:
+            return
+        watch, glyphs = self.watched, self._glyphs
+        cells = self.size.width - 4
+        self.set_class(watch.model is None, "-nothing")
+        self._top.set(*chrome.top_runs(watch, glyphs, cells, now_s=self._clock_s()))
+        self._tabs.set(*chrome.tab_runs(watch, self.view, glyphs, cells))
+        self._hints.set(chrome.hint_runs(watch, self.view, cells))
+        if watch.model is None or watch.snapshot is None:
+            lines = chrome.nothing_lines(watch, glyphs, max(1, cells))
+            rows = [content_of((*line.prefix, *line.runs)) for line in lines]
+            self._nothing.update(Content("\n").join(rows), layout=False)
+            return
+        self._head.show(
+            head_lines(watch.snapshot, watch.model, glyphs, self._head.content_size.width)
+        )
+        self._draw_view()
+
+    def _draw_view(self) -> None:
+        model, snapshot = self.watched.model, self.watched.snapshot
+        assert model is not None and snapshot is not None, "there is something to draw"
+        if self.charts.display:
+            each = self.watched.seconds_a_column
+            size = self.charts.content_size
+            self.charts.show(
+                chart_lines(
+                    charts_of(model, self.watched.tracks, snapshot, each=each),
+                    cells=size.width,
+                    rows=size.height,
+                    glyphs=self._glyphs,
+                    span=lambda columns: chrome.span_words(columns * each),
+                )
+            )
+        if self.view in ("overview", "chats"):
+            self._table_head.show(self.table.order, self._glyphs)
+            self.table.show(model.chats, block_bytes=model.blocks.bytes_per_block)
+        else:
+            self.memory.show(model)
+
+    def on_resize(self, event: events.Resize) -> None:
+        """What fits is shown."""
+        width, height = event.size
+        self.set_class(width >= WIDE_COLUMNS and height >= WIDE_ROWS, "-wide")
+        self.set_class(height < SMALL_ROWS, "-small")
+        self.set_class(height < TINY_ROWS, "-tiny")
+        self.call_after_refresh(self.draw)
+
+    # what the user does
+
+    def action_do(self, action_id: str) -> None:
+        """Do what a key of the table is for."""
+        if action_id in chrome.VIEWS:
+            self.show_view(action_id)
+            return
+        step = {
+            "next_view": lambda: self._step_view(1),
+            "previous_view": lambda: self._step_view(-1),
+            "pause": self._pause,
+            "slower": lambda: self._change_interval(1),
+            "faster": lambda: self._change_interval(-1),
+            "zoom": self._zoom,
+            "sort": lambda: self._sort(self.table.order.next),
+            "reverse": lambda: self._sort(self.table.order.turned),
+            "colours": self.memory.next_colours,
+            "engine": lambda: self._step_engine(1),
+            "engine_before": lambda: self._step_engine(-1),
+            "copy": self._copy,
+            "help": self._help,
+            "quit": self._owner.exit,
+        }[action_id]
+        step()
+
+    def show_view(self, view: str) -> None:
+        """Show another view; what it needs is looked at at once."""
+        self.view = view
+        for name in chrome.VIEWS:
+            self.set_class(name == view, f"-{name}")
+        self.set_focus(self.query_one(_PARTS.get(view, "#stats-table")))
+        self._is_due.set()
+        self.call_after_refresh(self.draw)
+
+    def _step_view(self, by: int) -> None:
+        views = chrome.VIEWS
+        self.show_view(views[(views.index(self.view) + by) % len(views)])
+
+    def _pause(self) -> None:
+        self.watched.is_paused = not self.watched.is_paused
+        self._is_due.set()
+        self.draw()
+
+    def _change_interval(self, by: int) -> None:
+        self.watched.change_interval(by)
+        self._is_due.set()
+        self.draw()
+
+    def _zoom(self) -> None:
+        self.watched.zoom()
+        self.draw()
+
+    def _sort(self, order: Order) -> None:
+        self.table.sort(order)
+        self.draw()
+
+    def _step_engine(self, by: int) -> None:
+        if not self.watched.step(by):
+            self._owner.tell("One engine runs with one model, and this is it.")
+        self._is_due.set()
+        self.draw()
+
+    def _copy(self) -> None:
+        if self.watched.snapshot is not None:
+            text = json.dumps(to_json(self.watched.snapshot))
+            self._owner.copy_text(text, "picture")
+
+    def _help(self) -> None:
+        self._owner.push_screen(HelpScreen(actions=KEYS, groups=GROUPS, closing=CLOSING))
+
+    @on(TableHead.Clicked)
+    def _sort_by(self, event: TableHead.Clicked) -> None:
+        is_same = event.column.name == self.table.order.column.name
+        self._sort(self.table.order.turned if is_same else Order(event.column))
+
+    def on_click(self, event: events.Click) -> None:
+        """A click on the name of a view shows it."""
+        if event.widget is self._tabs:
+            offset = event.get_content_offset(self._tabs)
+            view = None if offset is None else chrome.view_at(offset.x)
+            if view is not None:
+                self.show_view(view)
