@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+import warnings
 from pathlib import Path
 
 import platformdirs
@@ -31,6 +32,17 @@ def cache_dir() -> Path:
 def state_dir() -> Path:
     """Logs and locks."""
     return _home("state") or Path(platformdirs.user_state_dir(APP))
+
+
+def runtime_dir() -> Path:
+    """Sockets of running programs: gone with the session. Raises OSError where none is safe."""
+    home = _home("run")
+    if home is not None:
+        return home
+    with warnings.catch_warnings():
+        # it warns where the session has no folder of its own, and returns one that is as private
+        warnings.simplefilter("ignore")
+        return Path(platformdirs.user_runtime_dir(APP))
 
 
 def config_dir() -> Path:

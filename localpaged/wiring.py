@@ -10,35 +10,51 @@ from localpaged.config import Settings
 from localpaged.engine.engine import Engine, LoadCore
 from localpaged.engine_factory import give_back_memory, load_core
 from localpaged.model_shelf import Shelf
+from localpaged.remote_models.engine import RemoteEngine
+from localpaged.remote_models.routed_engine import RoutedEngine
+from localpaged.remote_models.shelf import RemoteShelf, opened
+from localpaged.stats.running import tell_stats
 from localpaged.store.store import Store
 
 
-def open_service(settings: Settings, *, subscriber: Subscriber | None = None) -> ChatService:
+def open_service(
+    settings: Settings, *, subscriber: Subscriber | None = None, command: str = "chat"
+) -> ChatService:
     """Open the history and begin to load the model; returns before it is loaded.
 
-    `subscriber` gets every event from the first on.
-    Raises StoreError. A model that cannot be used is told by events, as is loading.
+    `subscriber` gets every event from the first on; `command` is what stats call this run.
+    Raises StoreError, and ConfigError for an endpoint's address that cannot be. A model that
+    cannot be used is told by events, as is loading.
     """
-    store = Store.open()
     shelf = Shelf(settings.model)
+    models = RemoteShelf(shelf, settings.remotes)
+    endpoint = models.open_default(settings.model)
+    store = Store.open()
 
     def loader_of(name: str) -> LoadCore:
         return partial(load_core, partial(shelf.opened, name), settings)
 
-    engine = Engine(
-        partial(load_core, shelf.default.opened.result, settings),
+    local = Engine(
+        # with an endpoint to begin with, no model of this machine is loaded before it is asked for
+        None if endpoint else partial(load_core, shelf.default.opened.result, settings),
         loader_of,
         after_unload=give_back_memory,
+    )
+    engine = RoutedEngine(
+        local, RemoteEngine(models.endpoint_of), endpoint_of=models.endpoint_of, default=endpoint
     )
     service = ChatService(
         store=store,
         engine=engine,
-        model=shelf.default.chat,
-        shelf=shelf,
+        model=opened(endpoint) if endpoint else shelf.default.chat,
+        shelf=models,
         sampling=settings.sampling,
     )
     if subscriber is not None:
         service.subscribe(subscriber)
-    shelf.open_default()
-    engine.start()
+    if endpoint is None:
+        shelf.open_default()
+    local.start()
+    engine.start_default()
+    tell_stats(service, store, command=command, default_model=settings.model)
     return service

@@ -204,6 +204,7 @@ class EngineCore:
         started_s = self._clock()
         result = run_contained(self._runner, plan)
         now_s = self._clock()
+        self._metrics.count_plan(plan, seconds=now_s - started_s)
         self.scheduler.learn(plan, seconds=now_s - started_s, swap_s=result.swap_s)
         return [*events, *self._commit(plan, result, now_s)]
 
@@ -244,7 +245,6 @@ class EngineCore:
         return eos_ids | frozenset(request.sampling.stop_token_ids)
 
     def _commit(self, plan: StepPlan, result: StepResult, now_s: float) -> list[Event]:
-        self._metrics.count_plan(plan)
         events: list[Event] = []
         sequences = self.scheduler.advance(plan, result)
         for row, sequence, row_result in zip(plan.rows, sequences, result.rows, strict=True):

@@ -27,6 +27,7 @@ class Metrics:
     requests: int = 0
     steps: int = 0
     step_rows: int = 0
+    busy_s: float = 0.0
     prompt_tokens: int = 0
     cached_prompt_tokens: int = 0
     computed_prompt_tokens: int = 0
@@ -38,8 +39,9 @@ class Metrics:
     _recent: deque[tuple[float, int]] = field(default_factory=deque)
     _told_tokens: int = 0
 
-    def count_plan(self, plan: StepPlan) -> None:
-        """Count a step that ran."""
+    def count_plan(self, plan: StepPlan, *, seconds: float) -> None:
+        """Count a step that ran for `seconds`."""
+        self.busy_s += seconds
         self.steps += 1
         self.step_rows += len(plan.rows)
         self.swapped_out_blocks += len(plan.swap_outs)
@@ -118,6 +120,7 @@ def take_snapshot(
         requests=metrics.requests,
         steps=metrics.steps,
         step_rows=metrics.step_rows,
+        busy_s=metrics.busy_s,
         prompt_tokens=metrics.prompt_tokens,
         cached_prompt_tokens=metrics.cached_prompt_tokens,
         computed_prompt_tokens=metrics.computed_prompt_tokens,

@@ -119,12 +119,13 @@ class Totals:
     """Counts since the model was loaded.
 
     prompt_tokens == cached_prompt_tokens + what had to be computed. `prefilled_tokens` are all
-    tokens computed by reading, again after a preemption included.
+    tokens computed by reading, again after a preemption included. `busy_s` is the time of steps.
     """
 
     requests: int = 0
     steps: int = 0
     step_rows: int = 0
+    busy_s: float = 0.0
     prompt_tokens: int = 0
     cached_prompt_tokens: int = 0
     prefilled_tokens: int = 0

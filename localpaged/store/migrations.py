@@ -7,6 +7,7 @@ partials          the text so far of open answers
 prompts           what the engine read for a turn, as a difference to an earlier turn's
 compares          a prompt that several chats answer side by side, `compare_branches` in order
 runs              a row for every running process; `lock_file` tells whether it still lives
+run_summaries     what each run came to, a row for each model in it
 search_*          the index of the search (`search_index.py`)
 """
 
@@ -158,6 +159,27 @@ def m006_thoughts(db: Database) -> None:
 def m007_fork_point(db: Database) -> None:
     """Where a chat began: that way belongs to it, whatever its tip moves to."""
     db.table("chats").add_column("base_hash", str)
+
+
+@migrations()
+def m008_run_summaries(db: Database) -> None:
+    """What each run of the program came to."""
+    texts, whole, real = ("run_id", "model", "command", "version"), int, float
+    columns: dict[str, type] = dict.fromkeys(texts, str)
+    columns |= {"pid": whole, "started_at": real, "last_at": real, "is_ended": whole}
+    columns |= {"requests": whole, "steps": whole, "busy_s": real}
+    counts = ("prompt_tokens", "cached_prompt_tokens", "prefilled_tokens", "generated_tokens")
+    blocks = ("peak_held_blocks", "max_blocks", "bytes_per_block")
+    rates = ("peak_prefill_tokens_per_s", "peak_decode_tokens_per_s")
+    columns |= dict.fromkeys((*counts, *blocks), whole) | dict.fromkeys(rates, real)
+    medians = ("ttft_p50_ms", "inter_token_p50_ms")
+    moves = ("block_copies", "evicted_blocks", "swapped_in_blocks", "swapped_out_blocks")
+    columns |= dict.fromkeys(medians, real) | dict.fromkeys((*moves, "preemptions"), whole)
+    # no foreign key: a run's own row goes when it ends
+    db.table("run_summaries").create(
+        columns, pk=("run_id", "model"), not_null=set(columns) - set(medians)
+    )
+    db.table("run_summaries").create_index(["started_at"])
 
 
 def _create_turns(db: Database) -> None:

@@ -77,6 +77,7 @@ class Store:
         """Take over a database from `open_database`: enter this run, recover from crashes."""
         self.path = path
         self.run_id = new_id()
+        self.on_closing: Callable[[], None] = _nothing
         self._threads = threading.local()
         self._readers: list[Database] = []
         self._is_closed = False
@@ -284,8 +285,10 @@ class Store:
     def close(self) -> StoreError | None:
         """Save what is left and close; return why something stayed unsaved, if it did.
 
-        Nothing may be read or submitted by then. A second call does nothing.
+        `on_closing` is called first; nothing may be read or submitted afterwards. Calling it twice
+        does no harm.
         """
+        self.on_closing()
         self._is_closed = True
         self.submit(EndRun())
         failure = self.writer.close()
@@ -376,3 +379,7 @@ def _path(db: Database, overlay: Overlay, tip_hash: str | None) -> Sequence[Mess
     if below is not None and not saved:
         raise NotInHistory(f"There is no message {below}.")
     return [*saved, *reversed(newest_first)]
+
+
+def _nothing() -> None:
+    """Nobody has anything left to save."""

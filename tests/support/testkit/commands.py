@@ -20,6 +20,7 @@ from localpaged.config import Settings
 from localpaged.engine.params import Request
 from localpaged.engine.port import Listener
 from localpaged.models.registry import list_entries
+from localpaged.stats.running import tell_stats
 from localpaged.store.store import Store
 from testkit.builders import ready_model
 from testkit.fake_model import FakeChatModel
@@ -123,12 +124,13 @@ class ScriptedRuns:
         self._load_s = load_s
 
     def open_service(
-        self, settings: Settings, *, subscriber: Subscriber | None = None
+        self, settings: Settings, *, subscriber: Subscriber | None = None, command: str = "chat"
     ) -> ChatService:
-        """Open the history, start an engine."""
+        """Open the history, start an engine, tell stats."""
         engine = ScriptedEngine(self._answer)
+        store = self._open_store()
         service = ChatService(
-            store=self._open_store(),
+            store=store,
             engine=engine,
             model=ready_model(self._model),
             shelf=FakeShelf(*(entry.name for entry in list_entries())),
@@ -139,6 +141,7 @@ class ScriptedRuns:
         if self._listener is not None:
             engine.add_listener(self._listener)
         engine.start(tokens_per_s=PIECES_PER_S, load_s=self._load_s)
+        tell_stats(service, store, command=command, default_model=settings.model)
         return service
 
     def _answer(self, request: Request) -> Answer | Sequence[str]:

@@ -1,0 +1,123 @@
+"""Where running programs listen: a Unix socket each, in a folder that is the owner's alone.
+
+A socket gets its name only when it listens, so one that refuses was left by a program that died,
+and whoever meets it removes it.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+import stat
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from localpaged import paths
+
+SUFFIX = ".sock"
+_UNNAMED = ".tmp"
+_UNNAMED_KEPT_S = 60.0
+_MAX_ADDRESS_BYTES = 107
+"""What the kernel takes for the path of a socket."""
+_BACKLOG = 8
+
+
+def listen(pid: int) -> tuple[socket.socket, Path]:
+    """Return a socket that listens for this process, and its path. Raises OSError."""
+    folder = _private_folder()
+    _remove_unnamed(folder)
+    unnamed = folder / f".{pid}-{secrets.token_hex(4)}{_UNNAMED}"
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        with _address(unnamed) as address:
+            listener.bind(address)
+        unnamed.chmod(0o600)
+        listener.listen(_BACKLOG)
+        path = _free_name(folder, pid)
+        unnamed.rename(path)
+    except BaseException:
+        listener.close()
+        unnamed.unlink(missing_ok=True)
+        raise
+    return listener, path
+
+
+def connect(path: Path, *, timeout_s: float) -> socket.socket:
+    """Return a connection to a running program.
+
+    Raises OSError; ConnectionRefusedError or FileNotFoundError for one that is gone.
+    """
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        connection.settimeout(timeout_s)
+        with _address(path) as address:
+            connection.connect(address)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def living() -> Sequence[Path]:
+    """Return the sockets of running programs, removing those of dead ones. Raises OSError."""
+    folder = paths.runtime_dir()
+    if not folder.is_dir():
+        return []
+    return [path for path in sorted(folder.glob(f"*{SUFFIX}")) if is_living(path)]
+
+
+def is_living(path: Path, *, timeout_s: float = 1.0) -> bool:
+    """Whether somebody listens there; what a dead program left is removed."""
+    try:
+        if not stat.S_ISSOCK(path.lstat().st_mode):
+            return False
+        connect(path, timeout_s=timeout_s).close()
+    except ConnectionRefusedError:
+        with suppress(OSError):
+            path.unlink()
+        return False
+    except FileNotFoundError:
+        return False
+    except OSError:
+        # it has so much to do that it takes no connection: alive
+        return True
+    return True
+
+
+def _private_folder() -> Path:
+    folder = paths.ensure_private_dir(paths.runtime_dir())
+    if folder.stat().st_uid != os.geteuid():
+        raise PermissionError(f"{folder} belongs to somebody else")
+    return folder
+
+
+def _free_name(folder: Path, pid: int) -> Path:
+    path, number = folder / f"{pid}{SUFFIX}", 1
+    # a process of another container may have the same number, this process another engine
+    while path.exists() and is_living(path):
+        number += 1
+        path = folder / f"{pid}-{number}{SUFFIX}"
+    return path
+
+
+def _remove_unnamed(folder: Path) -> None:
+    for path in folder.glob(f".*{_UNNAMED}"):
+        with suppress(OSError):
+            if path.lstat().st_mtime < time.time() - _UNNAMED_KEPT_S:
+                path.unlink()
+
+
+@contextmanager
+def _address(path: Path) -> Iterator[str]:
+    """What the kernel is told: a path that is too long goes through its folder's descriptor."""
+    if len(os.fsencode(path)) <= _MAX_ADDRESS_BYTES:
+        yield str(path)
+        return
+    descriptor = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        yield f"/proc/self/fd/{descriptor}/{path.name}"
+    finally:
+        os.close(descriptor)

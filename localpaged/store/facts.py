@@ -1,0 +1,68 @@
+"""What can be told of a history without opening it: nothing is made, migrated or written."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from sqlite_utils import Database
+
+from localpaged import paths
+from localpaged.store.database import connect
+from localpaged.store.failures import explained
+from localpaged.store.run_summaries import TABLE, RunSummary, select_run_summaries
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryFacts:
+    """The history's size and what is in it; `database_bytes` 0: there is none yet."""
+
+    path: Path
+    database_bytes: int = 0
+    chats: int = 0
+    messages: int = 0
+    last_run: RunSummary | None = None
+
+
+def read_facts(path: Path) -> HistoryFacts:
+    """Look at a history. Raises StoreError for one that cannot be read."""
+    with explained(path):
+        if not paths.is_there(path):
+            return HistoryFacts(path)
+        db = connect(path, is_reader=True)
+        try:
+            # what was written last may still be in the log beside it
+            parts = (path, path.with_name(path.name + "-wal"))
+            runs = _runs(db, limit=1)
+            return HistoryFacts(
+                path,
+                sum(part.stat().st_size for part in parts if part.exists()),
+                chats=_count(db, "chats WHERE deleted_at IS NULL"),
+                messages=_count(db, "messages"),
+                last_run=runs[-1] if runs else None,
+            )
+        finally:
+            db.close()
+
+
+def read_runs(path: Path, *, limit: int) -> Sequence[RunSummary]:
+    """Return the latest runs, the oldest of them first. Raises StoreError."""
+    with explained(path):
+        if not paths.is_there(path):
+            return []
+        db = connect(path, is_reader=True)
+        try:
+            return _runs(db, limit=limit)
+        finally:
+            db.close()
+
+
+def _runs(db: Database, *, limit: int) -> list[RunSummary]:
+    # a history that an older version wrote last has none
+    return select_run_summaries(db, limit=limit) if TABLE in db.table_names() else []
+
+
+def _count(db: Database, what: str) -> int:
+    (count,) = db.execute(f"SELECT count(*) FROM {what}").fetchone()
+    return int(count)
