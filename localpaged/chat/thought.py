@@ -257,9 +257,14 @@ def reader_of(
             thought=from_json(turn.thought),
             now_s=now_s,
         )
-    tail = model.spell(prompt_ids[-TAIL_TOKENS:]).rstrip()
-    begins_inside = marks is not None and tail.endswith(marks.begin)
+    begins_inside = opens_thought(model, prompt_ids)
     return ThoughtReader(marks, begins_inside=begins_inside, position=len(turn.partial_text))
+
+
+def opens_thought(model: ChatModel, prompt_ids: Sequence[int]) -> bool:
+    """Whether a prompt ends inside a thought, so that the answer begins there."""
+    tail = model.spell(prompt_ids[-TAIL_TOKENS:]).rstrip()
+    return model.reasoning is not None and tail.endswith(model.reasoning.begin)
 
 
 def _num_suspect(text: str, mark: str) -> int:

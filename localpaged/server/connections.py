@@ -1,0 +1,95 @@
+"""Connections that end by themselves: who sends no request, or takes no answer, is let go."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import socket
+from typing import Any, ClassVar
+
+from uvicorn.config import Config
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from localpaged.errors import ConfigError
+
+
+class LimitedProtocol(H11Protocol):
+    """uvicorn's protocol with two limits, in seconds. Loop's thread.
+
+    A new connection's first request must be there within `read_s`; a reader that takes nothing of
+    what waits for it for `stall_s` is cut off, which ends its request.
+    """
+
+    read_s: ClassVar[float]
+    stall_s: ClassVar[float]
+
+    def __init__(self, config: Config, *args: Any, **options: Any) -> None:
+        super().__init__(config, *args, **options)
+        self._silence: asyncio.TimerHandle | None = None
+        self._stall: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Begin to wait for a request."""
+        super().connection_made(transport)
+        self._silence = self.loop.call_later(self.read_s, self._close_silent)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Wait for nothing any more."""
+        for timer in (self._silence, self._stall):
+            if timer is not None:
+                timer.cancel()
+        super().connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        """What was sent waits for its reader."""
+        super().pause_writing()
+        self._stall = self.loop.call_later(self.stall_s, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        """The reader goes on."""
+        super().resume_writing()
+        if self._stall is not None:
+            self._stall.cancel()
+            self._stall = None
+
+    def _close_silent(self) -> None:
+        if self.cycle is None:
+            self.transport.abort()
+
+
+def protocol_with(*, read_s: float, stall_s: float) -> type[LimitedProtocol]:
+    """Return the protocol with these limits."""
+    return type("Protocol", (LimitedProtocol,), {"read_s": read_s, "stall_s": stall_s})
+
+
+def listening(host: str, port: int) -> socket.socket:
+    """Return a socket that listens; port 0 takes any that is free. Raises ConfigError."""
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except (socket.gaierror, UnicodeError) as error:
+        raise ConfigError(f"{host} is not a name of this machine.") from error
+    # one address, and of a name's two families the one that clients try first or fall back to
+    family, kind, protocol, _, address = min(found, key=lambda each: each[0])
+    bound = socket.socket(family, kind, protocol)
+    try:
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind(address)
+        bound.listen(128)
+    except OSError as error:
+        bound.close()
+        raise _unusable(host, port, error) from error
+    bound.setblocking(False)
+    return bound
+
+
+def _unusable(host: str, port: int, error: OSError) -> ConfigError:
+
+    hint = "Choose another port, or 0 for any that is free."
+    match error.errno:
+        case errno.EADDRINUSE:
+            return ConfigError(f"Port {port} of {host} is in use already.", hint=hint)
+        case errno.EACCES:
+            return ConfigError(f"You may not listen on port {port}.", hint=hint)
+        case errno.EADDRNOTAVAIL:
+            return ConfigError(f"{host} is not an address of this machine.")
+    return ConfigError(f"{host}:{port} cannot be listened on: {error.strerror}.")

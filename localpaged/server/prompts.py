@@ -1,0 +1,129 @@
+"""Bodies become requests: parsed, rendered by the model and counted, on a thread of the loop."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from localpaged.chat.sampling import may_be_guessed, with_seed
+from localpaged.chat.thought import opens_thought
+from localpaged.engine.params import Request, SamplingParams
+from localpaged.errors import ConfigError, LocalPagedError
+from localpaged.prompt import ChatModel, ToolChatModel, ToolStyle
+from localpaged.server.answers import AnswerKind
+from localpaged.server.asked import (
+    Asked,
+    ChatAsked,
+    CompletionAsked,
+    chat_asked,
+    completion_asked,
+    model_of,
+)
+from localpaged.server.errors import api_error_of, too_long, unsupported
+from localpaged.server.fields import parsed
+from localpaged.server.offer import Offer, Served
+
+CHAT_PREFIX = "http "
+"""What the engine knows a client's requests by begins with; no chat of the history does."""
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """A request for the engine and all that is needed to tell its answers."""
+
+    request: Request
+    served: Served
+    asked: Asked
+    kind: AnswerKind
+
+
+def chat_order(raw: bytes, offer: Offer, defaults: SamplingParams, *, client: str) -> Order:
+    """Return what a body of a chat completion asks for. Raises ApiError."""
+    served, body = _served(raw, offer)
+    wanted = chat_asked(body, defaults)
+    model = served.model
+    style: ToolStyle = model.tool_style if isinstance(model, ToolChatModel) else "hermes"
+    asked = wanted.for_style(style)
+    ids = _rendered(model, wanted)
+    is_bounded = asked.sampling.grammar is not None
+    kind = AnswerKind(
+        model=model,
+        tools=wanted.tools,
+        style=style,
+        # a grammar bounds the whole answer, so that nothing is thought before it
+        reads_thoughts=not is_bounded,
+        begins_inside=not is_bounded and opens_thought(model, ids),
+        num_top_logprobs=asked.sampling.logprobs,
+    )
+    return _order(ids, served, asked, kind, client)
+
+
+def completion_order(raw: bytes, offer: Offer, defaults: SamplingParams, *, client: str) -> Order:
+    """Return what a body of a completion asks for. Raises ApiError."""
+    served, body = _served(raw, offer)
+    wanted = completion_asked(body, defaults)
+    ids = _encoded(served.model, wanted)
+    kind = AnswerKind(
+        model=served.model,
+        reads_thoughts=False,
+        num_top_logprobs=wanted.asked.sampling.logprobs,
+    )
+    return _order(ids, served, wanted.asked, kind, client, is_continuation=True)
+
+
+def _served(raw: bytes, offer: Offer) -> tuple[Served, Mapping[str, Any]]:
+    body = parsed(raw)
+    return offer.find(model_of(body)), body
+
+
+def _rendered(model: ChatModel, wanted: ChatAsked) -> tuple[int, ...]:
+    has_tools = wanted.tools.is_told or any(
+        message.role == "tool" or message.tool_calls for message in wanted.messages
+    )
+    try:
+        if isinstance(model, ToolChatModel):
+            return model.render(wanted.messages, tools=wanted.tools.told)
+        if has_tools:
+            raise unsupported("tools", f"The model `{model.name}` takes no tools.")
+        return model.render(wanted.messages)
+    except LocalPagedError as error:
+        raise api_error_of(error) from error
+
+
+def _encoded(model: ChatModel, wanted: CompletionAsked) -> tuple[int, ...]:
+    if isinstance(wanted.prompt, tuple):
+        return wanted.prompt
+    if not isinstance(model, ToolChatModel):
+        raise unsupported("prompt", f"The model `{model.name}` takes messages only.")
+    return model.encode(wanted.prompt)
+
+
+def _order(
+    ids: tuple[int, ...],
+    served: Served,
+    asked: Asked,
+    kind: AnswerKind,
+    client: str,
+    *,
+    is_continuation: bool = False,
+) -> Order:
+    room = served.context_length - len(ids)
+    answer = asked.sampling.max_tokens
+    if room < 1 or (answer is not None and answer > room):
+        raise too_long(context=served.context_length, prompt=len(ids), answer=answer)
+    try:
+        request = Request(
+            id=f"{CHAT_PREFIX}{secrets.token_hex(12)}",
+            prompt_ids=ids,
+            sampling=with_seed(asked.sampling),
+            chat_id=f"{CHAT_PREFIX}{asked.user or client}",
+            model=served.engine_name,
+            num_samples=asked.num_answers,
+            is_continuation=is_continuation,
+            speculation=may_be_guessed(asked.sampling),
+        )
+    except ConfigError as error:
+        raise api_error_of(error) from error
+    return Order(request, served, asked, kind)
