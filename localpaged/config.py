@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from localpaged.engine.params import SamplingParams
 from localpaged.errors import ConfigError
+
+if TYPE_CHECKING:
+    from localpaged.remote.endpoint import Endpoint
 
 DTYPES = ("auto", "float32", "bfloat16")
 KV_DTYPES = ("auto", "float32", "bfloat16", "int8")
@@ -21,7 +25,7 @@ class Settings:
     `kv_dtype` is what K and V are kept in; "auto" is what is computed in.
     `context_tokens` bounds prompt and answer together; `kv_memory_bytes` the KV pool;
     `host_memory_bytes` keep KV that the pool gives up. `threads` is how many cores torch may use.
-    `sampling` is what chats begin with.
+    `sampling` is what chats begin with. `remotes` are endpoints that may be named as models.
     """
 
     model: str
@@ -32,6 +36,7 @@ class Settings:
     host_memory_bytes: int = 0
     threads: int | None = None
     sampling: SamplingParams = field(default_factory=SamplingParams)
+    remotes: tuple[Endpoint, ...] = ()
 
     def __post_init__(self) -> None:
         if self.dtype not in DTYPES:

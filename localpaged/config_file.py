@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import stat
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from localpaged import paths
 from localpaged.config import Settings
@@ -18,6 +18,7 @@ from localpaged.config_schema import (
     ENGINE,
     KEYMAP,
     KEYS,
+    REMOTE,
     SAMPLING,
     SECTIONS,
     UI,
@@ -26,6 +27,9 @@ from localpaged.config_schema import (
 )
 from localpaged.engine.params import SamplingParams
 from localpaged.errors import BadParameter, ConfigError
+
+if TYPE_CHECKING:
+    from localpaged.remote.endpoint import Endpoint
 
 MAX_BYTES = 1 << 16
 MIN_WIDTH_CELLS = 20
@@ -62,6 +66,7 @@ class ConfigFile:
     sampling: SamplingParams = field(default_factory=SamplingParams)
     ui: UiSettings = field(default_factory=UiSettings)
     keymap: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    remotes: tuple[Endpoint, ...] = ()
     given: frozenset[str] = frozenset()
 
     def error(self, sentence: str, *, hint: str = "") -> ConfigError:
@@ -109,16 +114,31 @@ def _parsed(config: ConfigFile, content: str) -> ConfigFile:
             hint="`localpaged config --template` prints a file to begin with.",
         ) from error
     values: dict[str, dict[str, Any]] = {section: {} for section in SECTIONS}
+    remotes = _remotes(config, document.pop(REMOTE, {}))
     for section, table in document.items():
         if section not in SECTIONS:
-            raise config.error(*_unknown(f"section or key {section!r}", section, SECTIONS))
+            known = (*SECTIONS, f"{REMOTE}.NAME")
+            raise config.error(*_unknown(f"section or key {section!r}", section, known))
         if not isinstance(table, dict):
             raise config.error(f"{section} must be a section, written [{section}].")
         if section == KEYMAP:
             values[KEYMAP] = _keymap(config, table)
         else:
             values[section] = _section(config, section, table)
-    return _checked(config, values)
+    return replace(_checked(config, values), remotes=remotes)
+
+
+def _remotes(config: ConfigFile, table: Any) -> tuple[Endpoint, ...]:
+    if table == {}:
+        return ()
+    from localpaged.remote.section import read_sections
+
+    if not isinstance(table, dict):
+        raise config.error(f"{REMOTE} must be sections, written [{REMOTE}.NAME].")
+    try:
+        return read_sections(table)
+    except ConfigError as error:
+        raise config.error(error.message, hint=error.hint) from None
 
 
 def _section(config: ConfigFile, section: str, table: Mapping[str, Any]) -> dict[str, Any]:

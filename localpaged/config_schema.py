@@ -14,6 +14,8 @@ from localpaged.engine.params import DryParams, SamplingParams
 
 ENGINE, SAMPLING, UI, KEYMAP = "engine", "sampling", "ui", "keymap"
 SECTIONS = (ENGINE, SAMPLING, UI, KEYMAP)
+REMOTE = "remote"
+"""Endpoints have sections of their own, [remote.NAME]: see localpaged/remote/section.py."""
 VARIABLE_PREFIX = "LOCALPAGED_"
 DEFAULT_WIDTH_CELLS = 100
 THEMES = ("dark", "light", "contrast", "ansi")

@@ -22,11 +22,11 @@ from localpaged.chat.service import ChatService
 from localpaged.cli.answer import Answer, JsonAnswer, TextAnswer
 from localpaged.cli.errors import tell
 from localpaged.cli.input import Interrupt, loading_line, question_text
+from localpaged.cli.model_choice import check_model
 from localpaged.cli.options import settings_from
 from localpaged.cli.sampling import overrides_from
 from localpaged.engine.events import FinishReason
 from localpaged.errors import ChatError, ConfigError, LocalPagedError, PromptTooLong
-from localpaged.models.registry import find_model
 from localpaged.store.rows import Chat, Turn
 
 CUT = "Ask for a shorter answer, or for the rest with --continue in a larger --context."
@@ -84,12 +84,12 @@ class _Asking:
         overrides = overrides_from(options)
         with_overrides(settings.sampling, overrides)
         # A model that is not there must not leave a chat behind.
-        find_model(settings.model)
+        check_model(settings.model, settings)
         # Late: the engine's thread should begin to import torch only when the input is fine.
         from localpaged.wiring import open_service
 
         with Interrupt() as interrupt:
-            service = open_service(settings)
+            service = open_service(settings, command="ask")
             try:
                 # Before anything is saved: it is told only once that saving fails.
                 service.subscribe(self._receive)

@@ -24,11 +24,11 @@ from localpaged.chat.sampling_options import with_overrides
 from localpaged.chat.service import ChatService
 from localpaged.cli.compare_output import Compared, JsonOutput, Output, TextOutput
 from localpaged.cli.input import Interrupt, loading_line, question_text
+from localpaged.cli.model_choice import check_model, kept_choice
 from localpaged.cli.options import settings_from
 from localpaged.config import Settings
 from localpaged.config_file import read_config
 from localpaged.errors import LocalPagedError
-from localpaged.models.registry import find_model, local_path
 
 if TYPE_CHECKING:
     from localpaged.chat.publisher import Subscriber
@@ -78,7 +78,7 @@ def _show(prompt: tuple[str, ...], options: Mapping[str, Any]) -> int:
         # only when the first picture stands: what is imported here takes longer than that
         from localpaged.wiring import open_service
 
-        return open_service(settings, subscriber=subscriber)
+        return open_service(settings, subscriber=subscriber, command="compare")
 
     def begin(app: LocalPagedApp) -> None:
         app.commands.compare.show_new(text, specs, system=options["system"] or "")
@@ -108,12 +108,12 @@ class _Comparing:
         from localpaged.wiring import open_service
 
         with Interrupt() as interrupt:
-            service = open_service(settings)
+            service = open_service(settings, command="compare")
             try:
                 # Before anything is saved: it is told only once that saving fails.
                 service.subscribe(self._receive)
                 begun = service.compares.start(text, specs, system=options["system"] or "")
-                self._begin(begun, default=settings.model)
+                self._begin(begun, settings)
                 interrupt.call(partial(self._stop, service))
                 self._wait_for_end(service)
             finally:
@@ -126,12 +126,12 @@ class _Comparing:
         errors = [a.ended.error for a in self.answers if a.ended is not None and a.ended.error]
         return errors[0] if errors else None
 
-    def _begin(self, begun: Comparison, *, default: str) -> None:
+    def _begin(self, begun: Comparison, settings: Settings) -> None:
         self.compare_id = begun.compare.id
         for branch in begun.branches:
             turn = branch.exchanges[-1].turn
             assert turn is not None, "a branch begins with a turn"
-            model = find_model(branch.chat.model or default).name
+            model = check_model(branch.chat.model or settings.model, settings)
             self.answers.append(Compared(len(self.answers) + 1, model, turn))
             self._by_turn[turn.id] = self.answers[-1]
 
@@ -212,25 +212,22 @@ class _Comparing:
 
 def _asked(options: Mapping[str, Any]) -> tuple[list[BranchSpec], Settings]:
     """Return the answers that are wanted and the settings of the run. Raises LocalPagedError."""
-    models = [_choice(name) for name in options["models"]]
+    asked = options["models"]
+    # what the sections of the config file say decides what a name means
+    settings = settings_from({**options, "model": asked[0] if asked else None})
+    models = [kept_choice(name, settings) for name in asked]
     specs = make_specs(
         models=models,
         num_samples=options["num_samples"],
         temperatures=options["temperatures"],
         seed=options["seed"],
     )
-    settings = settings_from({**options, "model": models[0] if models else None})
+    if models:
+        settings = replace(settings, model=models[0])
     overrides = {name: options[name] for name in SAMPLING if options[name] is not None}
     if options["stop"]:
         overrides["stop"] = tuple(options["stop"])
     sampling = with_overrides(settings.sampling, overrides)
     # A model that is not there must not leave chats behind.
-    find_model(settings.model)
+    check_model(settings.model, settings)
     return specs, replace(settings, sampling=sampling)
-
-
-def _choice(name: str) -> str:
-    """Return how chats keep a model's name: a path must mean the same everywhere."""
-    entry = find_model(name)
-    path = local_path(name)
-    return str(path) if path is not None and entry.path == path else entry.name

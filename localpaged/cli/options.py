@@ -87,6 +87,7 @@ def settings_from(options: Mapping[str, Any], config: ConfigFile | None = None) 
         host_memory_bytes=chosen["host_memory"] or 0,
         threads=chosen["threads"],
         sampling=config.sampling,
+        remotes=config.remotes,
     )
 
 

@@ -6,7 +6,6 @@ import asyncio
 import json
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from typing import Any
 
 import httpx2
@@ -25,6 +24,7 @@ from localpaged.remote.failures import (
     told_error,
 )
 from localpaged.remote.keys import key_of
+from localpaged.remote.patience import Patience
 from localpaged.remote.served import Served, read_served
 
 MAX_EVENT_BYTES = 1 << 20
@@ -34,21 +34,6 @@ MAX_ERROR_BYTES = 1 << 16
 MAX_WAIT_S = 30.0
 WRITE_TIMEOUT_S = 60.0
 _BUSY = (429, 503)
-
-
-@dataclass(frozen=True, slots=True)
-class Patience:
-    """How often a request that was not heard is sent again, and after how many seconds."""
-
-    tries: int = 4
-    first_wait_s: float = 0.5
-
-    def wait_s(self, attempt: int, retry_after: str = "") -> float:
-        """Seconds to wait after try number `attempt`, counted from 1; what the server says wins."""
-        # the other form, a date, is as long as the usual wait: clocks differ
-        if retry_after.strip().isdigit():
-            return float(retry_after.strip()[:9])
-        return float(self.first_wait_s * 2 ** (attempt - 1))
 
 
 class Client:
@@ -212,6 +197,7 @@ class Client:
 def _headers(endpoint: Endpoint, key: str) -> dict[str, str]:
     headers = {
         **dict(endpoint.headers),
+        "user-agent": "localpaged",
         "content-type": "application/json",
         "accept-encoding": "identity",
     }

@@ -11,6 +11,7 @@ from localpaged.plain_text import visible
 from localpaged.remote.endpoint import Endpoint
 from localpaged.remote.served import Known
 
+MAX_SEED = 2**31 - 1
 NEUTRAL: Mapping[str, Any] = {
     "top_k": 0,
     "min_p": 0.0,
@@ -57,12 +58,19 @@ def make_body(
         if name == "grammar":
             body["response_format"] = _format(endpoint, *value)
         elif name in known.dialect.sampling:
-            body[known.dialect.sampling[name]] = list(value) if isinstance(value, tuple) else value
+            body[known.dialect.sampling[name]] = _sent(name, value)
         else:
             raise _unknown(endpoint, known, name)
     if is_continuation:
         _go_on(endpoint, known, body)
     return body
+
+
+def _sent(name: str, value: Any) -> Any:
+    if name == "seed":
+        # some servers have 32 bits for it, and JSON of some keeps 53
+        return value & MAX_SEED
+    return list(value) if isinstance(value, tuple) else value
 
 
 def _go_on(endpoint: Endpoint, known: Known, body: dict[str, Any]) -> None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import threading
 import time
 import traceback
 from collections.abc import Callable, Coroutine
 from contextlib import aclosing
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from localpaged.engine.events import (
     Event,
@@ -31,10 +30,14 @@ from localpaged.errors import (
     ModelNotFound,
 )
 from localpaged.plain_text import visible
-from localpaged.remote.client import Patience
 from localpaged.remote.keys import key_of, without_key
+from localpaged.remote.patience import Patience
 from localpaged.remote_models.model import EndpointModel
-from localpaged.remote_models.session import Session
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from localpaged.remote_models.session import Session
 
 log = logging.getLogger(__name__)
 
@@ -110,6 +113,8 @@ class RemoteEngine:
 
     def _started(self) -> asyncio.AbstractEventLoop:
         if self._loop is None:
+            import asyncio
+
             self._loop = asyncio.new_event_loop()
             self._thread = threading.Thread(
                 target=self._run, args=(self._loop,), name="remote", daemon=True
@@ -127,6 +132,8 @@ class RemoteEngine:
     # the remote thread
 
     def _run(self, loop: asyncio.AbstractEventLoop) -> None:
+        import asyncio
+
         asyncio.set_event_loop(loop)
         try:
             loop.run_forever()
@@ -137,6 +144,8 @@ class RemoteEngine:
 
     async def _end(self) -> None:
         """Cancel what runs; requests end as they do when the engine in this process is closed."""
+        import asyncio
+
         open_ids = list(self._answers)
         tasks = [task for _, task in self._answers.values()] + list(self._checks.values())
         self._answers.clear()
@@ -150,6 +159,9 @@ class RemoteEngine:
 
     def _session(self, name: str) -> Session:
         if name not in self._sessions:
+            # late: only who asks an endpoint pays for what speaks HTTP
+            from localpaged.remote_models.session import Session
+
             model = self._find_model(name)
             if model is None:
                 raise ModelNotFound(f"There is no endpoint {visible(name)!r}.")
@@ -168,6 +180,8 @@ class RemoteEngine:
         task.add_done_callback(lambda _: self._done(request.id))
 
     async def _answer(self, session: Session, request: Request) -> None:
+        from asyncio import CancelledError
+
         end: Event = FinishEvent(request.id, FinishReason.CANCELLED, None)
         try:
             async with aclosing(session.answer(request)) as events:
@@ -176,7 +190,7 @@ class RemoteEngine:
                         end = event
                     else:
                         self._emit(event)
-        except asyncio.CancelledError:
+        except CancelledError:
             pass  # its connection is closed, and that is its end
         except Exception as error:  # whatever a server can cause: the others go on
             end = FailEvent(request.id, _unexpected(session.model, error))

@@ -31,17 +31,18 @@ class RoutedEngine:
         remote: RemoteEngine,
         *,
         endpoint_of: Callable[[str], EndpointModel | None],
-        default: str = "",
+        default: EndpointModel | None = None,
     ) -> None:
-        """`default` names the endpoint that "" means; without one it is the local default."""
+        """`default` is the endpoint that "" means; without one it is the local default."""
         self._local = local
         self._remote = remote
         self._endpoint_of = endpoint_of
-        self._default = default
+        self._default = "" if default is None else default.name
 
     def start_default(self) -> None:
-        """Look whether the default endpoint answers; add listeners before."""
-        self._remote.load(self._default, is_default=True)
+        """Look whether the default endpoint answers, if there is one; add listeners before."""
+        if self._default:
+            self._remote.load(self._default, is_default=True)
 
     def add_listener(self, listener: Listener) -> None:
         """See EnginePort."""

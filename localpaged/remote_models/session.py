@@ -18,9 +18,10 @@ from localpaged.engine.events import (
 from localpaged.engine.params import Request
 from localpaged.errors import EndpointError, LocalPagedError, ModelNotFound
 from localpaged.plain_text import visible
-from localpaged.remote.client import Client, Patience
+from localpaged.remote.client import Client
 from localpaged.remote.deltas import Tally
 from localpaged.remote.failures import KEPT
+from localpaged.remote.patience import Patience
 from localpaged.remote.request_body import make_body
 from localpaged.remote.served import Known, known_of
 from localpaged.remote_models.messages import AnswerText, as_messages, sampling_values

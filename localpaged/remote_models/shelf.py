@@ -25,6 +25,14 @@ class RemoteShelf:
         self._lock = threading.Lock()
         self._models: dict[str, EndpointModel] = {}
 
+    def open_default(self, choice: str) -> EndpointModel | None:
+        """Return the endpoint that a run begins with; None when it is a model of this machine.
+
+        Raises ConfigError for an address that cannot be.
+        """
+        endpoint = find_endpoint(choice, self._endpoints)
+        return None if endpoint is None else self.model_of(endpoint)
+
     def open(self, choice: str) -> Future[ChatModel]:
         """See ModelShelf. An endpoint is open at once: what keeps it from answering comes later."""
         endpoint = find_endpoint(choice, self._endpoints)
@@ -35,9 +43,7 @@ class RemoteShelf:
                 f"{choice} is a model on this machine and an endpoint of the config file.",
                 hint=f"Give the section [remote.{choice}] another name.",
             )
-        opened: Future[ChatModel] = Future()
-        opened.set_result(self.model_of(endpoint))
-        return opened
+        return opened(self.model_of(endpoint))
 
     def listed(self) -> Sequence[ListedModel]:
         """See ModelShelf: endpoints of the config file come last."""
@@ -54,3 +60,10 @@ class RemoteShelf:
     def endpoint_of(self, name: str) -> EndpointModel | None:
         """Return an endpoint that was opened, by its name; None for a model of this machine."""
         return self._models.get(name)
+
+
+def opened(model: EndpointModel) -> Future[ChatModel]:
+    """Return the future of a model that is open."""
+    future: Future[ChatModel] = Future()
+    future.set_result(model)
+    return future
