@@ -25,6 +25,7 @@ from localpaged.engine.events import (
     Event,
     FailEvent,
     FinishEvent,
+    PrefillEvent,
     PromptLogprobsEvent,
     TokenLogprob,
 )
@@ -50,6 +51,7 @@ class _Measuring:
     ids: tuple[int, ...]
     is_exact: bool
     done: Future[TokenView]
+    told: Callable[[PrefillEvent], None]
     logprobs: list[TokenLogprob] = field(default_factory=list)
 
 
@@ -81,16 +83,18 @@ class ChatTokens:
         self._open: dict[RequestId, _Measuring] = {}
         engine.add_listener(self.on_events)
 
-    def view(self, turn_id: str) -> Future[TokenView]:
+    def view(
+        self, turn_id: str, *, told: Callable[[PrefillEvent], None] = lambda event: None
+    ) -> Future[TokenView]:
         """Measure an answer. The future may end with any LocalPagedError; cancelled, it ends the
-        measuring."""
+        measuring. `told` is called on the engine's thread with how far it is."""
         done: Future[TokenView] = Future()
 
         def work() -> None:
             if done.cancelled():
                 return
             try:
-                self._measure(turn_id, done)
+                self._measure(turn_id, done, told)
             except LocalPagedError as error:
                 _fail(done, error)
             except Exception as error:  # whoever waits must hear of it
@@ -118,7 +122,10 @@ class ChatTokens:
     def on_events(self, events: tuple[Event, ...]) -> None:
         """Collect what is told of measured answers; never waits."""
         for event in events:
-            if isinstance(event, PromptLogprobsEvent):
+            if isinstance(event, PrefillEvent):
+                if (measuring := self._open.get(event.request_id)) is not None:
+                    measuring.told(event)
+            elif isinstance(event, PromptLogprobsEvent):
                 if (measuring := self._open.get(event.request_id)) is not None:
                     measuring.logprobs += event.logprobs
             elif isinstance(event, (FinishEvent, FailEvent)):
@@ -129,7 +136,9 @@ class ChatTokens:
 
     # inside
 
-    def _measure(self, turn_id: str, done: Future[TokenView]) -> None:
+    def _measure(
+        self, turn_id: str, done: Future[TokenView], told: Callable[[PrefillEvent], None]
+    ) -> None:
         turn = self._store.turn(turn_id)
         if self._live.get(turn_id) is not None or turn.tip_hash is None:
             raise ChatError(RUNNING, hint="Stop it, or wait for its end.")
@@ -150,7 +159,7 @@ class ChatTokens:
             prompt_logprobs_from=len(prompt),
             speculation=False,
         )
-        self._open[request.id] = _Measuring(turn, model, ids, is_exact, done)
+        self._open[request.id] = _Measuring(turn, model, ids, is_exact, done, told)
         self._engine.submit(request)
         done.add_done_callback(lambda _: self._left(request.id, done))
 

@@ -239,6 +239,29 @@ async def test_long_answers_wrap_scroll_and_follow_the_cursor():
             assert dialog.text.cursor == 5
 
 
+@SIZES
+async def test_how_far_the_measuring_is_is_told_while_it_goes_on(size):
+    long = [f"word{n} " for n in range(400)]
+    engine = ScriptedEngine([long], prefill_tokens_per_step=3)
+    with open_service(engine) as service:
+        async with stage(service, engine, size=size) as shown:
+            await shown.ask("count")
+            await shown.answer()
+            shown.transcript.focus()
+            await shown.press("t")
+            await shown.until(lambda: len(engine.submitted) == 2)
+            before = shown.text.split("\n")[0]
+            assert "measuring the answer" in before
+            await shown.step()
+            await shown.until(lambda: " cached + " in shown.text.split("\n")[0])
+            first = shown.text.split("\n")[0]
+            await shown.step()
+            await shown.until(lambda: "6 of 8 new" in shown.text.split("\n")[0])
+            assert "400 cached + 3 of 8 new" in first
+            await shown.press("escape")
+            assert shown.dialog is None and engine.cancelled == [engine.submitted[1].id]
+
+
 async def test_leaving_while_it_is_measured_ends_the_measuring():
     engine = ScriptedEngine(script)
     with open_service(engine) as service:

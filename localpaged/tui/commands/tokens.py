@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from localpaged.chat.token_view import TokenView
+from localpaged.engine.events import PrefillEvent
 from localpaged.errors import LocalPagedError
 from localpaged.tui.commands.base import CommandGroup
 from localpaged.tui.commands.chats import ChatCommands
@@ -46,7 +47,11 @@ class TokenCommands(CommandGroup):
                 screen.dismiss(None)
             self._app.tell_error(error)
 
-        measured = self._app.service.tokens.view(answer.turn.id)
+        def read(event: PrefillEvent) -> None:
+            screen.note_read(event)
+            self._app.nudge()
+
+        measured = self._app.service.tokens.view(answer.turn.id, told=read)
 
         def left(fork: TokenFork | None) -> None:
             measured.cancel()

@@ -13,15 +13,18 @@ from textual.screen import Screen
 from textual.widgets import Static
 
 from localpaged.chat.token_view import Candidate, TokenView
+from localpaged.engine.events import PrefillEvent
+from localpaged.engine.snapshot import EngineSnapshot
 from localpaged.tui.glyphs import Glyphs
 from localpaged.tui.hint_line import SOON, Hint, fitted_runs, help_hint
 from localpaged.tui.keys import IN_TOKENS, screen_bindings
 from localpaged.tui.markdown.line import Run
 from localpaged.tui.paint import content_of
 from localpaged.tui.screens.help import HelpScreen
-from localpaged.tui.tokens.panel import candidate_runs, head_runs, title_runs
+from localpaged.tui.tokens.panel import candidate_runs, head_runs, measuring_runs, title_runs
 from localpaged.tui.widgets.status_line import StatusLine
 from localpaged.tui.widgets.token_text import TokenText
+from localpaged.tui.workspace import Changes
 
 HINTS = (
     Hint("←→", "token"),
@@ -63,6 +66,8 @@ class TokenScreen(Screen[TokenFork | None]):
         super().__init__()
         self._glyphs = glyphs
         self._view: TokenView | None = None
+        self._read: PrefillEvent | None = None
+        self._frame = 0
         self._marked = 0
         self._top = StatusLine(id="tokens-top")
         self.text = TokenText(glyphs, id="token-text")
@@ -85,6 +90,17 @@ class TokenScreen(Screen[TokenFork | None]):
     def on_resize(self) -> None:
         """The hints may have room for more."""
         self._redraw()
+
+    def beat(self, snapshot: EngineSnapshot, changes: Changes) -> bool:
+        """Tell how far the measuring is; return whether it goes on."""
+        if self._view is None:
+            self._frame += 1
+            self._draw_top()
+        return self._view is None
+
+    def note_read(self, read: PrefillEvent) -> None:
+        """So much of the answer is read. Any thread; it is drawn at the next beat."""
+        self._read = read
 
     @property
     def is_measured(self) -> bool:
@@ -150,7 +166,7 @@ class TokenScreen(Screen[TokenFork | None]):
 
     def _redraw(self) -> None:
         view, glyphs = self._view, self._glyphs
-        self._top.set(*title_runs(view, glyphs))
+        self._draw_top()
         self._head.set([] if view is None else head_runs(view, self.text.cursor, glyphs), [])
         rows: list[Content] = []
         for number, candidate in enumerate(self._candidates):
@@ -162,6 +178,12 @@ class TokenScreen(Screen[TokenFork | None]):
             rows.append(content_of(runs))
         self._panel.update(Content("\n").join(rows))
         self._hints.set(self._hint_runs(), [])
+
+    def _draw_top(self) -> None:
+        if self._view is None:
+            self._top.set(measuring_runs(self._read, self._glyphs, self._frame))
+        else:
+            self._top.set(*title_runs(self._view, self._glyphs))
 
     def _hint_runs(self) -> list[Run]:
         return fitted_runs([*HINTS, help_hint()], self._hints.content_size.width)

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from localpaged.chat.token_view import SURPRISING_PROBABILITY, Candidate, TokenView, ViewedToken
 from localpaged.plain_text import visible
 from localpaged.tui.figures import grouped
 from localpaged.tui.glyphs import Glyphs
 from localpaged.tui.markdown.line import STRONG, Role, Run
+from localpaged.tui.transcript.status import reading_runs
+
+if TYPE_CHECKING:
+    from localpaged.engine.events import PrefillEvent
 
 BAR_CELLS = 24
 LIKELY, UNLIKELY = 0.5, 0.25
@@ -23,11 +29,15 @@ def role_of(token: ViewedToken) -> Role:
     return Role.WARNING if token.probability >= SURPRISING_PROBABILITY else Role.ERROR
 
 
-def title_runs(view: TokenView | None, glyphs: Glyphs) -> tuple[list[Run], list[Run]]:
+def measuring_runs(read: PrefillEvent | None, glyphs: Glyphs, frame: int) -> list[Run]:
+    """The top line while the answer is read once more: how far that is."""
+    runs = reading_runs("measuring the answer", read, glyphs, frame)
+    return [Run("Tokens  ", Role.ACCENT, STRONG), *runs]
+
+
+def title_runs(view: TokenView, glyphs: Glyphs) -> tuple[list[Run], list[Run]]:
     """The top line: what is looked at, and what measuring it cost."""
     left = [Run("Tokens", Role.ACCENT, STRONG)]
-    if view is None:
-        return [*left, Run("  measuring the answer", Role.DIM)], []
     left += [Run(f"  {visible(view.model)}", Role.TEXT)]
     if not view.is_exact:
         left.append(Run("  cut anew from the text: its own were not kept", Role.WARNING))

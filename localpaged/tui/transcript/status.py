@@ -18,7 +18,7 @@ from localpaged.tui.session import Answer
 
 if TYPE_CHECKING:
     from localpaged.chat.events import TurnPrefill
-    from localpaged.engine.events import Usage
+    from localpaged.engine.events import PrefillEvent, Usage
 
 READING_BAR_CELLS = 10
 
@@ -67,7 +67,7 @@ def _state_runs(answer: Answer, glyphs: Glyphs, moment: Moment, *, cells: int | 
             waits = "queued" if moment.is_model_ready else "waits for the model"
             return [Run(f"{glyphs.queued} ", Role.WARNING), Run(waits, Role.DIM)]
         case TurnStatus.PREFILL:
-            return _reading(answer.prefill, glyphs, moment)
+            return reading_runs("reading the prompt", answer.prefill, glyphs, moment.frame)
         case TurnStatus.STREAMING:
             return _streaming(answer, glyphs, moment, cells)
         case TurnStatus.DONE:
@@ -85,11 +85,11 @@ def _state_runs(answer: Answer, glyphs: Glyphs, moment: Moment, *, cells: int | 
             ]
 
 
-def _reading(prefill: TurnPrefill | None, glyphs: Glyphs, moment: Moment) -> list[Run]:
-    runs = [
-        Run(f"{spinner(glyphs, moment.frame)} ", Role.ACCENT),
-        Run("reading the prompt", Role.DIM),
-    ]
+def reading_runs(
+    what: str, prefill: TurnPrefill | PrefillEvent | None, glyphs: Glyphs, frame: int
+) -> list[Run]:
+    """What is read, and as soon as it is known how far that is and how much was cached."""
+    runs = [Run(f"{spinner(glyphs, frame)} ", Role.ACCENT), Run(what, Role.DIM)]
     if prefill is None or not prefill.prompt_tokens:
         return runs
     cells = READING_BAR_CELLS
