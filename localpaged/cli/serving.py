@@ -1,0 +1,70 @@
+"""`localpaged serve`: opens the engine, tells how it loads, answers until a signal comes."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from localpaged.chat.events import ChatEvent, ModelFailed, ModelLoading, ModelReady
+from localpaged.cli.errors import tell
+from localpaged.cli.input import loading_line
+from localpaged.cli.options import settings_from
+from localpaged.cli.server_options import server_settings
+from localpaged.config_file import read_config
+from localpaged.errors import LocalPagedError
+from localpaged.models.registry import find_model
+from localpaged.plain_text import visible
+from localpaged.server.listener import HttpServer
+
+
+def run_serve(options: Mapping[str, Any]) -> int:
+    """Serve until a signal comes; return the exit code. Raises LocalPagedError."""
+    settings = settings_from(options, read_config())
+    find_model(settings.model)
+    server = HttpServer(server_settings(options), settings.sampling)
+    try:
+        telling = _Telling(server)
+        # Late: the engine's thread should begin to import torch only when all else is fine.
+        from localpaged.wiring import open_service
+
+        service = open_service(
+            settings, subscriber=telling.receive, command="serve", share=server.attach
+        )
+        try:
+            server.run()
+        finally:
+            service.close()
+    finally:
+        server.close()
+    if telling.failure is not None:
+        raise telling.failure
+    return 0
+
+
+class _Telling:
+    """Says on stderr how the model loads, and where it is served. Engine's thread."""
+
+    def __init__(self, server: HttpServer) -> None:
+        self._server = server
+        self.failure: LocalPagedError | None = None
+
+    def receive(self, events: tuple[ChatEvent, ...]) -> None:
+        """Take what the engine tells."""
+        for event in events:
+            match event:
+                case ModelLoading():
+                    self._status(loading_line(event))
+                case ModelReady() if not event.model_name:
+                    self._status("")
+                    name = event.event.model_name
+                    tell(f"{name} is served on http://{self._server.address}/v1 (Ctrl+C ends it).")
+                case ModelFailed() if not event.model_name:
+                    self._status("")
+                    self.failure = event.error
+                    self._server.stop()
+
+    def _status(self, line: str) -> None:
+        if not sys.stderr.isatty():
+            return
+        print(f"\r\x1b[K{visible(line)}", end="", file=sys.stderr, flush=True)
