@@ -6,7 +6,10 @@ has the terminal's own sixteen colours and its ground. Without colours (NO_COLOR
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from io import StringIO
+from types import MappingProxyType
+from typing import NamedTuple
 
 from rich.console import Console
 from textual.theme import BUILTIN_THEMES, Theme
@@ -127,87 +130,76 @@ _MARK_STYLES = (
 
 def themes() -> tuple[Theme, ...]:
     """All of them, the dark one first."""
-    dark = Theme(
-        name=DARK,
-        primary="#7fb0e8",
-        secondary="#5b7ba3",
-        accent="#7fb0e8",
-        warning="#e0b26c",
-        error="#e88388",
-        success="#97c28a",
-        foreground="#cfd4dd",
-        background="#101318",
-        surface="#161a21",
-        panel="#1c212a",
-        dark=True,
-        variables=_variables(_DARK_ROLES, ground="#101318", code="#181d25", selection="#2f4a6b"),
-    )
-    light = Theme(
-        name=LIGHT,
-        primary="#2563b8",
-        secondary="#6f8db5",
-        accent="#2563b8",
-        warning="#96600b",
-        error="#b3261e",
-        success="#2f7a3c",
-        foreground="#2b3138",
-        background="#fcfcfb",
-        surface="#f2f3f5",
-        panel="#e9ebee",
-        dark=False,
-        variables=_variables(_LIGHT_ROLES, ground="#fcfcfb", code="#f2f3f5", selection="#bcd6f5"),
-    )
-    contrast = Theme(
-        name=CONTRAST,
-        primary="#5fd7ff",
-        secondary="#5fd7ff",
-        accent="#5fd7ff",
-        warning="#ffd75f",
-        error="#ff8787",
-        success="#5fff87",
-        foreground="#ffffff",
-        background="#000000",
-        surface="#000000",
-        panel="#1c1c1c",
-        dark=True,
-        variables=_variables(
-            _CONTRAST_ROLES, ground="#000000", code="#121212", selection="#00479e"
+    return (
+        _theme(DARK, _DARK_ROLES, _Grounds("#101318", "#161a21", "#1c212a", "#181d25", "#2f4a6b")),
+        _theme(
+            *(LIGHT, _LIGHT_ROLES),
+            _Grounds("#fcfcfb", "#f2f3f5", "#e9ebee", "#f2f3f5", "#bcd6f5"),
+            is_dark=False,
         ),
+        _theme(
+            CONTRAST,
+            _CONTRAST_ROLES,
+            _Grounds("#000000", "#000000", "#1c1c1c", "#121212", "#00479e"),
+        ),
+        _ansi(ANSI),
+        _ansi(PLAIN, cursor="reverse"),
     )
-    return dark, light, contrast, _ansi(ANSI), _ansi(PLAIN, cursor="reverse")
+
+
+class _Grounds(NamedTuple):
+    """What text stands on: the screen, what lies over it, its edges, code, what is chosen."""
+
+    screen: str
+    surface: str
+    panel: str
+    code: str
+    selection: str
+
+
+def _theme(
+    name: str,
+    roles: dict[Role, str],
+    grounds: _Grounds,
+    *,
+    is_dark: bool = True,
+    is_ansi: bool = False,
+    variables: Mapping[str, str] = MappingProxyType({}),
+) -> Theme:
+    """A theme of roles and grounds; `variables` go before those that follow from them."""
+    return Theme(
+        name=name,
+        ansi=is_ansi,
+        primary=roles[Role.ACCENT],
+        secondary=roles[Role.HEADING],
+        accent=roles[Role.ACCENT],
+        warning=roles[Role.WARNING],
+        error=roles[Role.ERROR],
+        success=roles[Role.SUCCESS],
+        foreground=roles[Role.TEXT],
+        background=grounds.screen,
+        surface=grounds.surface,
+        panel=grounds.panel,
+        dark=is_dark,
+        variables={**_variables(roles, grounds), **variables},
+    )
 
 
 def _ansi(name: str, *, cursor: str = "bold") -> Theme:
     """The terminal's own colours; `cursor` is how a chosen row stands out."""
-    variables = _variables(
-        _ANSI_ROLES, ground="ansi_default", code="ansi_default", selection="ansi_bright_black"
-    )
-    return Theme(
-        name=name,
-        ansi=True,
-        primary="ansi_bright_blue",
-        secondary="ansi_cyan",
-        accent="ansi_bright_blue",
-        warning="ansi_yellow",
-        error="ansi_red",
-        success="ansi_green",
-        foreground="ansi_default",
-        background="ansi_default",
-        surface="ansi_default",
-        panel="ansi_default",
-        dark=True,
-        variables={
-            **BUILTIN_THEMES["ansi-dark"].variables,
-            **variables,
-            "surface": "ansi_default",
-            "panel": "ansi_default",
-            "input-cursor-background": "ansi_default",
-            "input-cursor-foreground": "ansi_default",
-            "input-cursor-text-style": "reverse",
-            "block-cursor-text-style": cursor,
-            "block-cursor-blurred-text-style": cursor,
-        },
-    )
+    ground = "ansi_default"
+    grounds = _Grounds(ground, ground, ground, ground, selection="ansi_bright_black")
+    own = {
+        "surface": "ansi_default",
+        "panel": "ansi_default",
+        "input-cursor-background": "ansi_default",
+        "input-cursor-foreground": "ansi_default",
+        "input-cursor-text-style": "reverse",
+        "block-cursor-text-style": cursor,
+        "block-cursor-blurred-text-style": cursor,
+    }
+    variables = {**BUILTIN_THEMES["ansi-dark"].variables, **_variables(_ANSI_ROLES, grounds), **own}
+    return _theme(name, _ANSI_ROLES, grounds, is_ansi=True, variables=variables)
 
 
 def known_theme(name: str) -> str:
@@ -230,10 +222,11 @@ def style_of(role: Role, marks: int = 0) -> str:
     return " ".join(parts)
 
 
-def _variables(roles: dict[Role, str], *, ground: str, code: str, selection: str) -> dict[str, str]:
+def _variables(roles: dict[Role, str], grounds: _Grounds) -> dict[str, str]:
+    ground, selection = grounds.screen, grounds.selection
     return {
         **{f"role-{role}": colour for role, colour in roles.items()},
-        "code-ground": code,
+        "code-ground": grounds.code,
         "selection-ground": selection,
         "screen-selection-background": selection,
         "input-selection-background": selection,
