@@ -21,6 +21,7 @@ COMMANDS = {
     "history": "history:history",
     "models": "models:models",
     "paths": "config:paths_command",
+    "stats": "stats:stats",
     "serve": "serve:serve",
 }
 

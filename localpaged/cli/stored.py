@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from itertools import pairwise, takewhile
 from typing import TYPE_CHECKING, Any
 
@@ -26,8 +26,7 @@ EVERY_SCOPE = ("all", "deleted", "compared")
 @contextmanager
 def open_store() -> Iterator[Store]:
     """The user's history while the block runs. Raises StoreError, also for what stays unsaved."""
-    # sqlite-utils loads numpy, if it can, to know its numbers; there are none of them here
-    with _without("numpy"):
+    with without_numpy():
         from localpaged.store.store import Store
 
     store = Store.open()
@@ -102,6 +101,14 @@ def print_json(value: Any) -> None:
     """Write JSON to stdout."""
     # ASCII only: what acts on a terminal stays an escape, and any reader gets the exact text
     click.echo(json.dumps(value, indent=2))
+
+
+def without_numpy() -> AbstractContextManager[None]:
+    """Let the block import the store without numpy.
+
+    sqlite-utils loads it, if it can, to know its numbers; there are none of them here.
+    """
+    return _without("numpy")
 
 
 @contextmanager

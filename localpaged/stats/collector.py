@@ -74,7 +74,7 @@ class Collector:
                 system_free_bytes=memory.available,
             ),
             models=tuple(
-                self._model(snapshot, watch, details, inspections.get(name))
+                self._model(name, snapshot, watch, details, inspections.get(name))
                 for name, (snapshot, watch) in self.watched().items()
             ),
             loading=tuple(self._source.loading()),
@@ -83,6 +83,7 @@ class Collector:
 
     def _model(
         self,
+        name: str,
         snapshot: EngineSnapshot,
         watch: ModelWatch,
         details: frozenset[str],
@@ -94,7 +95,7 @@ class Collector:
             chats_of(snapshot, inspection, self._source.titles) if CHATS in details else ((), 0)
         )
         return ModelStats(
-            name=snapshot.model_name,
+            name=snapshot.model_name or name,
             device=snapshot.device,
             weights_bytes=snapshot.weight_bytes,
             blocks=blocks_of(snapshot),

@@ -46,7 +46,7 @@ class RunKeeper:
         """Take over what was counted; save it when it is time."""
         now = self._clock()
         for name, (snapshot, watch) in collector.watched().items():
-            self._latest[name] = self._summary(snapshot, watch, now=now)
+            self._latest[name] = self._summary(name, snapshot, watch, now=now)
         if now < self._save_at:
             return
         steps = {name: summary.steps for name, summary in self._latest.items() if summary.requests}
@@ -62,12 +62,14 @@ class RunKeeper:
             ended = (replace(s, last_at=now, is_ended=True) for s in self._latest.values())
             self._save(tuple(ended))
 
-    def _summary(self, snapshot: EngineSnapshot, watch: ModelWatch, *, now: float) -> RunSummary:
+    def _summary(
+        self, name: str, snapshot: EngineSnapshot, watch: ModelWatch, *, now: float
+    ) -> RunSummary:
         totals, peaks = watch.totals(snapshot), watch.peaks
         ttft, inter_token = watch.latencies(snapshot)
         return RunSummary(
             run_id=self._run_id,
-            model=snapshot.model_name,
+            model=snapshot.model_name or name,
             command=self._program.command,
             version=self._program.version,
             pid=self._program.pid,

@@ -1,0 +1,74 @@
+"""`localpaged stats`: its arguments and what its help says; `looking` does it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+MIN_INTERVAL_S = 0.1
+
+
+@click.command()
+@click.option("--once", "-1", "is_once", is_flag=True, help="Print text, and end.")
+@click.option("--json", "is_json", is_flag=True, help="Print one JSON object instead of text.")
+@click.option(
+    "--watch",
+    "watch_s",
+    type=click.FloatRange(min=MIN_INTERVAL_S),
+    metavar="SECONDS",
+    help="Look again and again; with --json a line for each look.",
+)
+@click.option("--ascii", "is_ascii", is_flag=True, help="Print ASCII characters alone.")
+@click.option("--pid", type=click.IntRange(1), help="Look at this program alone.")
+@click.option("--history", "is_history", is_flag=True, help="Show past runs instead.")
+@click.option(
+    "--runs",
+    "num_runs",
+    type=click.IntRange(1),
+    default=30,
+    show_default=True,
+    help="With --history: how many, the latest last.",
+)
+def stats(**options: Any) -> int:
+    """Show what running localpaged programs do: KV memory, speed, chats.
+
+    On a terminal, without --once and --json, opens a dashboard. It only looks, and works from any
+    terminal of the same user.
+
+    \b
+    Exit codes:
+      0    told
+      1    a program runs that cannot be read: it does not answer, or is of another version
+      2    wrong use
+      3    none runs; what is known without one is told
+      6    the history cannot be read
+      130  interrupted with Ctrl+C
+      141  the reader of stdout went away
+
+    \b
+    The object of --json (docs/stats.md defines every number):
+      schema_version   changes before the dot when a meaning changes
+      engines          a snapshot of each running program, the oldest first
+      failures         message and hint for each that cannot be read
+      offline          null while one runs; else database, database_bytes,
+                       chats, messages, models, last_run, error
+    With --history: runs, the oldest first.
+    """
+    from localpaged.cli.looking import run_history, run_stats
+
+    if options["is_history"]:
+        if options["watch_s"] or options["pid"] or options["is_once"]:
+            raise click.UsageError("--history shows past runs: it goes with --json and --ascii.")
+        return run_history(
+            options["num_runs"], is_json=options["is_json"], is_ascii=options["is_ascii"]
+        )
+    if options["is_once"] and options["watch_s"]:
+        raise click.UsageError("--once looks once, --watch again and again: use one of the two.")
+    return run_stats(
+        is_once=options["is_once"],
+        is_json=options["is_json"],
+        watch_s=options["watch_s"],
+        is_ascii=options["is_ascii"],
+        pid=options["pid"],
+    )
