@@ -49,10 +49,9 @@ class PaneView(DocumentView):
         Binding("G", "follow", "Newest", show=False),
     ]
 
-    @property
-    def column(self) -> int:
+    def column_in(self, cells: int) -> int:
         """All cells but one, which the answer's indent and the scrollbar make up for."""
-        return max(1, self.scrollable_content_region.width - 1)
+        return max(1, cells - 1)
 
     def action_follow(self) -> None:
         """Go to the newest line."""

@@ -14,7 +14,7 @@ from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.widget import Widget
 
-from localpaged.tui.markdown.line import Role, Run
+from localpaged.tui.markdown.line import Line, Role, Run
 from localpaged.tui.paint import Painter
 from localpaged.tui.session import SessionModel
 from localpaged.tui.transcript.cells import Cell, selected_text
@@ -76,7 +76,7 @@ class DocumentView(ScrollView, can_focus=True):
         self._place = Place(Document(SessionModel(), glyphs, MAX_COLUMN_CELLS))
         self._marked: Cell | None = None
         self._painter: Painter | None = None
-        self._strips: dict[int, Strip] = {}
+        self._strips: dict[int, tuple[Line, Strip]] = {}
 
     @property
     def document(self) -> Document:
@@ -91,7 +91,11 @@ class DocumentView(ScrollView, can_focus=True):
     @property
     def column(self) -> int:
         """Cells of text in a row."""
-        room = self.scrollable_content_region.width - 2 * MARGIN_CELLS
+        return self.column_in(self.scrollable_content_region.width)
+
+    def column_in(self, cells: int) -> int:
+        """Cells of text in a row of so many."""
+        room = cells - 2 * MARGIN_CELLS
         return max(1, min(self._width, room) if self._width else room)
 
     @property
@@ -116,11 +120,24 @@ class DocumentView(ScrollView, can_focus=True):
         first = self.document.update(moment)
         if first >= before and self.document.num_lines == before:
             return
-        for y in [y for y in self._strips if y >= first]:
-            del self._strips[y]
+        first = self._first_changed(first, before)
         if self.document.num_lines != before:
             self._measure()
         self.refresh(Region(0, max(0, first - round(self.scroll_y)), *self.size))
+
+    def _first_changed(self, first: int, before: int) -> int:
+        """Return which row to paint from, and forget those that are not what they were.
+
+        A paragraph that grows is laid out anew as a whole, and mostly its last row differs.
+        """
+        if self.text_selection is not None:
+            return first
+        changed = min(before, self.document.num_lines)
+        for y in [y for y in self._strips if y >= first]:
+            if self._strips[y][0] != self.document.line(y):
+                del self._strips[y]
+                changed = min(changed, y)
+        return changed
 
     def follow(self) -> None:
         """Go to the newest line and stay there."""
@@ -181,25 +198,23 @@ class DocumentView(ScrollView, can_focus=True):
         y += round(self.scroll_y)
         selection = self.text_selection
         if selection is None and (cached := self._strips.get(y)) is not None:
-            return cached
-        line = self.document.line(y)
+            return cached[1]
+        line = drawn = self.document.line(y)
         selected = selection.get_span(y) if selection is not None else None
         if selected is None and self.is_found(y):
             selected = 0, -1
-        margin = self.margin
+        width = self.scrollable_content_region.width
+        column = self.column_in(width)
+        margin = max(0, (width - column) // 2)
         if margin and self._is_marked(y):
-            line = line.indented(Run("▎", Role.ACCENT))
+            drawn = drawn.indented(Run("▎", Role.ACCENT))
             margin -= 1
+            column += 1
         strip = self._paint().strip(
-            line,
-            width=self.scrollable_content_region.width,
-            margin=margin,
-            column=self.column + self.margin - margin,
-            y=y,
-            selected=selected,
+            drawn, width=width, margin=margin, column=column, y=y, selected=selected
         )
         if selection is None:
-            self._strips[y] = strip
+            self._strips[y] = line, strip
         return strip
 
     def notify_style_update(self) -> None:
