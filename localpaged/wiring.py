@@ -15,13 +15,12 @@ from localpaged.engine.port import EnginePort
 from localpaged.engine_factory import give_back_memory, load_core
 from localpaged.errors import ConfigError
 from localpaged.model_shelf import Shelf
+from localpaged.prompt import ChatModel
 from localpaged.remote_models.engine import RemoteEngine
 from localpaged.remote_models.routed_engine import RoutedEngine
 from localpaged.remote_models.shelf import RemoteShelf, opened
-from localpaged.prompt import ChatModel
 from localpaged.stats.running import tell_stats
 from localpaged.store.store import Store
-
 
 Share = Callable[[EnginePort, Future[ChatModel], ModelShelf], None]
 """Takes this machine's engine, before it loads, its default model and how others are opened."""

@@ -18,8 +18,16 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.option("--ascii", "is_ascii", is_flag=True, help="Draw with ASCII characters alone.")
+@click.option(
+    "--serve",
+    "address",
+    is_flag=False,
+    flag_value="",
+    metavar="[HOST:PORT]",
+    help="Let other programs ask the engine over HTTP meanwhile; see `localpaged serve`.",
+)
 @engine_options
-def chat(is_ascii: bool, **options: Any) -> int:
+def chat(is_ascii: bool, address: str | None, **options: Any) -> int:
     """Open the chat: many chats at once, live KV memory."""
     config = read_config()
     settings = settings_from(options, config)
@@ -28,6 +36,10 @@ def chat(is_ascii: bool, **options: Any) -> int:
             "The chat needs a terminal.",
             hint='To ask one question from a script or a pipe: localpaged ask "…"',
         )
+    if address is not None:
+        from localpaged.cli.serving import run_served_chat
+
+        return run_served_chat(address, settings, is_ascii=is_ascii, config=config)
     from localpaged.tui.terminal import run_chat
 
     def open_chats(subscriber: Subscriber) -> ChatService:

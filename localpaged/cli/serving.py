@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from typing import Any
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any
 
 from localpaged.chat.events import ChatEvent, ModelFailed, ModelLoading, ModelReady
 from localpaged.cli.errors import tell
@@ -16,6 +17,17 @@ from localpaged.errors import LocalPagedError
 from localpaged.models.registry import find_model
 from localpaged.plain_text import visible
 from localpaged.server.listener import HttpServer
+from localpaged.server.settings import address
+
+if TYPE_CHECKING:
+    from localpaged.chat.models import ModelShelf
+    from localpaged.chat.publisher import Subscriber
+    from localpaged.chat.service import ChatService
+    from localpaged.config import Settings
+    from localpaged.config_file import ConfigFile
+    from localpaged.engine.port import EnginePort
+    from localpaged.prompt import ChatModel
+    from localpaged.tui.app import LocalPagedApp
 
 
 def run_serve(options: Mapping[str, Any]) -> int:
@@ -40,6 +52,37 @@ def run_serve(options: Mapping[str, Any]) -> int:
     if telling.failure is not None:
         raise telling.failure
     return 0
+
+
+def run_served_chat(
+    address_text: str, settings: Settings, *, is_ascii: bool, config: ConfigFile
+) -> int:
+    """Run the chat and a server over one engine, which ends with the chat; return the exit code.
+
+    `address_text` is HOST:PORT, or empty for the usual one. Raises LocalPagedError.
+    """
+    host, port = address(address_text)
+    server = HttpServer(server_settings({"host": host, "port": port}), settings.sampling)
+
+    def share(engine: EnginePort, default: Future[ChatModel], shelf: ModelShelf) -> None:
+        server.attach(engine, default, shelf)
+        server.start()
+
+    def open_chats(subscriber: Subscriber) -> ChatService:
+        # only when the first picture stands: what is imported here takes longer than that
+        from localpaged.wiring import open_service
+
+        return open_service(settings, subscriber=subscriber, share=share)
+
+    def tell_address(app: LocalPagedApp) -> None:
+        app.workspace.engine.serving = server.address
+
+    from localpaged.tui.terminal import run_chat
+
+    try:
+        return run_chat(open_chats, is_ascii=is_ascii, config=config, first=tell_address)
+    finally:
+        server.close()
 
 
 class _Telling:

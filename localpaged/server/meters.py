@@ -5,7 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Sequence
 
-from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Histogram,
+    disable_created_metrics,
+    generate_latest,
+)
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
@@ -77,6 +83,7 @@ class Meters:
     """The server's own counts and, at each look, the engine's. Any thread may look."""
 
     def __init__(self, snapshots: Snapshots) -> None:
+        disable_created_metrics()  # a time beside every count, which nobody asks for
         self._registry = registry = CollectorRegistry(auto_describe=False)
         registry.register(_EngineCollector(snapshots))
         self.ttft = Histogram(

@@ -74,7 +74,7 @@ class ServerSettings:
 
 
 def address(text: str, *, default_port: int = DEFAULT_PORT) -> tuple[str, int]:
-    """Return host and port of `HOST:PORT`, `HOST`, `:PORT` or `PORT`. Raises ConfigError."""
+    """Return host and port of `HOST:PORT`, `HOST`, `:PORT`, `PORT` or "". Raises ConfigError."""
     host, colon, port = text.rpartition(":")
     if text.isascii() and text.isdigit():
         host, port = "", text

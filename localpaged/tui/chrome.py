@@ -32,12 +32,12 @@ CONTEXT_WARNING, CONTEXT_ALARM = 0.75, 0.90
 
 
 def model_runs(engine: EngineStatus, glyphs: Glyphs, *, chosen: str = "") -> list[Run]:
-    """The product and the model that answers: the chosen one, else the default."""
+    """The product, the model that answers, the chosen one or the default, and who else may ask."""
     runs = [Run(PRODUCT, Role.ACCENT, STRONG)]
     if engine.failure is not None:
         return [*runs, Run("  no model", Role.ERROR)]
     if engine.ready is None:
-        return [*runs, Run("  loading the model", Role.DIM)]
+        return [*runs, Run("  loading the model", Role.DIM), *_serving_runs(engine)]
     ready = engine.ready_of(chosen)
     if chosen and ready is engine.ready and chosen != engine.ready.model_name:
         return [*runs, Run(f"  {visible(chosen)}", Role.TEXT), Run("  not loaded yet", Role.FAINT)]
@@ -47,6 +47,7 @@ def model_runs(engine: EngineStatus, glyphs: Glyphs, *, chosen: str = "") -> lis
         *runs,
         Run(f"  {visible(ready.model_name)}", Role.TEXT),
         Run(f"  {details}", Role.FAINT),
+        *_serving_runs(engine),
     ]
 
 
@@ -189,6 +190,10 @@ def placeholder(engine: EngineStatus, session: SessionModel) -> str:
     if session.open_answer is not None:
         return "Write the next message: it waits for this answer"
     return "Ask anything"
+
+
+def _serving_runs(engine: EngineStatus) -> list[Run]:
+    return [Run(f"  serves {visible(engine.serving)}", Role.DIM)] if engine.serving else []
 
 
 def _amount(stage: LoadEvent) -> str:

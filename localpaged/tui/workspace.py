@@ -27,7 +27,8 @@ class EngineStatus:
     """Where the model stands: loading (`stage`), ready or failed; and whether history is saved.
 
     `stage`, `ready` and `failure` are of the default model. Of the further ones, by name, `stages`
-    has those that load and `readies` those that answer.
+    has those that load and `readies` those that answer. `serving` is where other programs can ask
+    the engine, as HOST:PORT; empty when they cannot.
     """
 
     stage: LoadEvent | None = None
@@ -36,6 +37,7 @@ class EngineStatus:
     saving_failure: LocalPagedError | None = None
     stages: dict[str, LoadEvent] = field(default_factory=dict)
     readies: dict[str, ReadyEvent] = field(default_factory=dict)
+    serving: str = ""
 
     def ready_of(self, model_name: str) -> ReadyEvent | None:
         """What is known of a loaded model; of the default one when no other has that name."""
