@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from localpaged.tui.glyphs import ASCII, UNICODE
-from localpaged.tui.stats.charts import Chart, Curve, chart_lines, grid_of
+from localpaged.tui.glyphs import ASCII
+from localpaged.tui.stats.charts import Chart, chart_lines, grid_of
 from localpaged.tui.stats.curves import area
 from localpaged.tui.stats.ink import Ink, beside, fitted, ink_cells, named
+from localpaged.tui.stats.plots import Curve, Pen
 from localpaged.tui.stats.scale import ceiling
 from localpaged.tui.stats.track import MAX_TICKS, Track
 
@@ -102,7 +103,9 @@ def test_charts_take_the_room_there_is_and_never_more():
     charts = [chart(f"chart {n}", [1.0, 2.0, 3.0]) for n in range(12)]
     for cells in (1, 7, 20, 34, 60, 80, 110, 140, 300):
         for rows in (1, 2, 5, 12, 13, 24, 40):
-            lines = chart_lines(charts, cells=cells, rows=rows, glyphs=UNICODE, span="2 min")
+            lines = chart_lines(
+                charts, Pen(), cells=cells, rows=rows, span=lambda columns: f"{columns} s"
+            )
             assert len(lines) <= rows
             assert all(ink_cells(line) <= cells for line in lines)
 
@@ -110,22 +113,30 @@ def test_charts_take_the_room_there_is_and_never_more():
 def test_a_wide_screen_has_four_charts_a_row_and_each_has_its_scale():
     charts = [chart(f"chart {n}", [30.0, 57.0]) for n in range(8)]
     assert grid_of(8, cells=140, rows=12).across == 4
-    lines = texts(chart_lines(charts, cells=140, rows=13, glyphs=UNICODE, span="2 min"))
+    lines = texts(
+        chart_lines(charts, Pen(), cells=140, rows=13, span=lambda columns: f"{columns} s")
+    )
     assert "chart 0" in lines[0] and "chart 3" in lines[0] and "chart 4" in lines[6]
     assert lines[1].startswith("   60 ") and lines[4].startswith("    0 ")
-    assert lines[-1].count("2 min ago") == 4 and lines[-1].endswith("now")
+    assert lines[-1].count("52 s ago") == 4 and lines[-1].endswith("now")
 
 
 def test_with_little_room_a_chart_is_one_row_with_name_value_and_the_top_of_its_scale():
     charts = [chart("decode", [30.0, 57.0]), chart("queue", [1.0])]
-    line = texts(chart_lines(charts, cells=40, rows=2, glyphs=UNICODE, span="2 min"))[0]
+    line = texts(chart_lines(charts, Pen(), cells=40, rows=2, span=lambda columns: f"{columns} s"))[
+        0
+    ]
     assert line.split()[:3] == ["decode", "57", "60"] and "\u2800" < line[-1] <= "\u28ff"
 
 
 def test_charts_in_ascii_are_ascii():
     charts = [chart("decode", [30.0, 57.0])]
     for rows in (1, 2, 5, 8):
-        lines = texts(chart_lines(charts, cells=50, rows=rows, glyphs=ASCII, span="2 min"))
+        lines = texts(
+            chart_lines(
+                charts, Pen(ASCII), cells=50, rows=rows, span=lambda columns: f"{columns} s"
+            )
+        )
         assert "".join(lines).isascii()
 
 

@@ -1,4 +1,4 @@
-"""Many curves in a grid: as high as there is room for, each with its value, its scale, its time."""
+"""Many charts in a grid: as high as there is room for, each with its value, its scale, its time."""
 
 from __future__ import annotations
 
@@ -7,30 +7,16 @@ from dataclasses import dataclass
 
 from rich.cells import cell_len
 
-from localpaged.tui.glyphs import UNICODE, Glyphs
 from localpaged.tui.markdown.line import STRONG, Role
-from localpaged.tui.stats.curves import Column, area, columns_per_cell
 from localpaged.tui.stats.ink import BLANK, Ink, InkLine, Shade, beside, fitted, ink_cells
-from localpaged.tui.stats.scale import ceiling
+from localpaged.tui.stats.plots import GUTTER_CELLS, Curve, Pen, Stack, curve_lines, stack_lines
 
 LEAST_CELLS, MOST_COLUMNS = 32, 4
 MOST_PLOT_ROWS = 6
-GUTTER_CELLS = 6
-"""For a number of the scale and the space behind it."""
 GAP_CELLS = 3
 INLINE_TITLE_CELLS, INLINE_VALUE_CELLS = 13, 13
-DIMMEST = 0.55
 
-Look = Callable[[int], "Curve"]
 Span = Callable[[int], str]
-
-
-@dataclass(frozen=True, slots=True)
-class Curve:
-    """A curve's columns, and those of a second one that is drawn as its upper edge."""
-
-    columns: Sequence[Column]
-    edge: Sequence[Column] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,16 +24,17 @@ class Chart:
     """One thing that is measured: its name and its value now, and how its curve is drawn.
 
     `look` returns the curve in so many columns. `label` writes a number of the scale, which never
-    ends below `least`.
+    ends below `least`. Where there are more rows than one, `stack` is drawn instead.
     """
 
     title: str
     value: str
-    look: Look
+    look: Callable[[int], Curve]
     paint: str
     label: Callable[[float], str]
     least: float = 1.0
     note: str = ""
+    stack: Callable[[int], Stack] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +44,11 @@ class Grid:
     across: int
     cells: int
     rows: int
+
+    @property
+    def has_gap(self) -> bool:
+        """Whether there is a blank row below each chart."""
+        return self.rows >= 4
 
 
 def grid_of(num_charts: int, *, cells: int, rows: int) -> Grid:
@@ -68,7 +60,7 @@ def grid_of(num_charts: int, *, cells: int, rows: int) -> Grid:
 
 
 def chart_lines(
-    charts: Sequence[Chart], *, cells: int, rows: int, glyphs: Glyphs, span: Span
+    charts: Sequence[Chart], pen: Pen, *, cells: int, rows: int, span: Span
 ) -> list[InkLine]:
     """Return at most `rows` rows; where not all charts fit, the first ones are shown.
 
@@ -76,17 +68,17 @@ def chart_lines(
     """
     if not charts or cells < 1 or rows < 1:
         return []
-    deep = -(-len(charts) // grid_of(len(charts), cells=cells, rows=rows).across)
-    has_axis = rows > deep
-    grid = grid_of(len(charts), cells=cells, rows=rows - has_axis)
+    grid = grid_of(len(charts), cells=cells, rows=rows)
+    deep = -(-len(charts) // grid.across)
+    # below the last charts there is a blank row, or one that is left over, or none
+    has_axis = grid.has_gap or rows > deep * grid.rows
     lines: list[InkLine] = []
     for first in range(0, len(charts), grid.across):
-        blocks = [_chart(chart, grid, glyphs) for chart in charts[first : first + grid.across]]
+        blocks = [_chart(chart, grid, pen) for chart in charts[first : first + grid.across]]
         lines += [_side_by_side(parts, grid) for parts in zip(*blocks, strict=True)]
-    lines = lines[: rows - has_axis]
-    if has_axis:
-        lines.append(_axis(grid, glyphs, span))
-    return lines
+    if not has_axis:
+        return lines[:rows]
+    return [*(lines[:-1] if grid.has_gap else lines), _axis(grid, pen, span)]
 
 
 def _side_by_side(parts: Sequence[InkLine], grid: Grid) -> InkLine:
@@ -97,73 +89,58 @@ def _side_by_side(parts: Sequence[InkLine], grid: Grid) -> InkLine:
     return tuple(row)
 
 
-def _chart(chart: Chart, grid: Grid, glyphs: Glyphs) -> list[InkLine]:
+def _chart(chart: Chart, grid: Grid, pen: Pen) -> list[InkLine]:
     """A chart as `grid.rows` rows."""
     if grid.rows == 1:
-        return [_inline(chart, grid.cells, glyphs)]
-    # a blank row below each, where there is room for it
-    has_gap = grid.rows >= 4
-    plot_rows = grid.rows - 1 - has_gap
+        return [_inline(chart, grid.cells, pen)]
+    plot_rows = grid.rows - 1 - grid.has_gap
     title = [Ink(chart.title, Role.TEXT, STRONG)]
     if chart.note:
         title.append(Ink(f" {chart.note}", Role.FAINT))
     value = fitted([Ink(chart.value, Shade(chart.paint), STRONG)], grid.cells)
-    head = beside(title, value, grid.cells)
-    lines = [head, *_plot(chart, grid.cells, plot_rows, glyphs)]
-    return [*lines, BLANK] if has_gap else lines
+    lines = [beside(title, value, grid.cells), *_plot(chart, grid.cells, plot_rows, pen)]
+    return [*lines, BLANK] if grid.has_gap else lines
 
 
-def _inline(chart: Chart, cells: int, glyphs: Glyphs) -> InkLine:
+def _inline(chart: Chart, cells: int, pen: Pen) -> InkLine:
     """Name, value and a curve of one row; the curve goes first where there is little room."""
     name = fitted([Ink(f"{chart.title:<{INLINE_TITLE_CELLS}}", Role.DIM)], INLINE_TITLE_CELLS)
     value = Ink(f"{chart.value:>{INLINE_VALUE_CELLS}} ", Shade(chart.paint), STRONG)
     room = cells - ink_cells(name) - cell_len(value.text)
-    plot = _plot(chart, room, 1, glyphs)[0] if room > GUTTER_CELLS else ()
+    plot = _plot(chart, room, 1, pen)[0] if room > GUTTER_CELLS else ()
     return fitted((*name, value, *plot), cells)
 
 
-def _plot(chart: Chart, cells: int, rows: int, glyphs: Glyphs) -> list[InkLine]:
-    """The curve with its scale at the left: the number of its top and, two rows high, its zero."""
-    is_ascii = glyphs is not UNICODE
-    room = cells - GUTTER_CELLS
-    if room < 1:
-        return [BLANK] * rows  # nothing but the value
-    curve = chart.look(room * columns_per_cell(is_ascii=is_ascii))
-    top = ceiling((*curve.columns, *curve.edge), least=chart.least)
-    texts = area(curve.columns, top=top, rows=rows, is_ascii=is_ascii, line=curve.edge)
-    marks = [chart.label(top), *[""] * (rows - 2), "0"] if rows > 1 else [chart.label(top)]
-    return [
-        (
-            Ink(f"{mark:>{GUTTER_CELLS - 1}} ", Role.FAINT),
-            Ink(text, Shade(chart.paint, _part(y, rows))),
-        )
-        for y, (mark, text) in enumerate(zip(marks, texts, strict=True))
-    ]
-
-
-def _part(y: int, rows: int) -> float:
-    """How bright a row is: the higher, the brighter."""
-    return 1.0 if rows == 1 else 1.0 - (1.0 - DIMMEST) * y / (rows - 1)
-
-
-def _axis(grid: Grid, glyphs: Glyphs, span: Span) -> InkLine:
-    """When the left end of a curve was; its right end is now."""
-    room = grid.cells - GUTTER_CELLS
-    if grid.rows == 1:
-        room -= INLINE_TITLE_CELLS + INLINE_VALUE_CELLS + 1
-    length = span(max(1, room) * columns_per_cell(is_ascii=glyphs is not UNICODE))
-    past, now = f"{length} ago ", " now"
-    if grid.rows == 1:
-        return (Ink(fitted_text(f"curves: {past}to{now}", grid.cells), Role.FAINT),)
-    room = grid.cells - GUTTER_CELLS - len(past) - len(now)
-    if room < 0:
-        return BLANK
-    one = " " * GUTTER_CELLS + past + glyphs.rule * room + now
-    return tuple(
-        Ink((" " * GAP_CELLS if place else "") + one, Role.FAINT) for place in range(grid.across)
+def _plot(chart: Chart, cells: int, rows: int, pen: Pen) -> list[InkLine]:
+    if chart.stack is not None and rows > 1:
+        return stack_lines(chart.stack, pen, cells=cells, rows=rows, label=chart.label)
+    return curve_lines(
+        *(chart.look, pen),
+        cells=cells,
+        rows=rows,
+        paint=chart.paint,
+        label=chart.label,
+        least=chart.least,
     )
 
 
-def fitted_text(text: str, cells: int) -> str:
-    """Return the text where there is room for all of it, else nothing."""
-    return text if cell_len(text) <= cells else ""
+def _axis(grid: Grid, pen: Pen, span: Span) -> InkLine:
+    """When the left end of a curve was; its right end is now."""
+    if grid.rows == 1:
+        room = grid.cells - GUTTER_CELLS - INLINE_TITLE_CELLS - INLINE_VALUE_CELLS - 1
+        length = span(max(1, room) * pen.columns_per_cell)
+        text = f"curves: {length} ago to now"
+        return (Ink(text if cell_len(text) <= grid.cells else "", Role.FAINT),)
+    room = grid.cells - GUTTER_CELLS
+    past, now = f"{span(max(1, room) * pen.columns_per_cell)} ago ", " now"
+    rule = room - len(past) - len(now)
+    if rule < 0:
+        return BLANK
+    row: list[Ink] = []
+    for place in range(grid.across):
+        row += [
+            Ink(" " * (GUTTER_CELLS + (GAP_CELLS if place else 0)) + past, Role.FAINT),
+            Ink(pen.glyphs.rule * rule, Role.RULE),
+            Ink(now, Role.FAINT),
+        ]
+    return tuple(row)

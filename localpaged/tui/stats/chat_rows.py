@@ -13,7 +13,7 @@ from localpaged.tui.markdown.line import STRONG, Line, Role, Run
 from localpaged.tui.stats.ink import named
 
 UNTITLED = "a chat without a title"
-LEAST_TITLE_CELLS, MOST_TITLE_CELLS = 14, 60
+LEAST_TITLE_CELLS, MOST_TITLE_CELLS = 24, 72
 MARK_CELLS = 2
 GAP = "  "
 _ORDER = {"decode": 0, "prefill": 1, "waiting": 2, "cached": 3}
@@ -39,7 +39,7 @@ def _state(chat: ChatStats) -> str:
     if chat.state == "prefill":
         return f"prefill {percent(chat.computed_tokens, chat.tokens)}"
     if chat.state == "waiting" and chat.queue_position is not None:
-        return f"waiting {grouped(chat.queue_position)}."
+        return f"waiting #{grouped(chat.queue_position)}"
     return chat.state
 
 
@@ -53,7 +53,13 @@ COLUMNS = (
     Column("own", 7, lambda c, _: grouped(c.own_blocks), lambda c: c.own_blocks, 2),
     Column("shared", 8, lambda c, _: grouped(c.shared_blocks), lambda c: c.shared_blocks, 3),
     Column("KV", 10, lambda c, size: byte_size(_blocks(c) * size), _blocks, 4),
-    Column("answers", 9, lambda c, _: grouped(c.sequences), lambda c: c.sequences, 5),
+    Column(
+        "answers",
+        9,
+        lambda c, _: grouped(c.sequences) if c.sequences else "",
+        lambda c: c.sequences,
+        5,
+    ),
 )
 TITLE = Column("title", 0, lambda c, _: c.title, lambda c: c.title.casefold(), 0, falls=False)
 SORTS = (*COLUMNS, TITLE)

@@ -19,11 +19,15 @@ class Shade(NamedTuple):
 
 
 class Ink(NamedTuple):
-    """A stretch of text in one colour. `marks` are those of a Run."""
+    """A stretch of text in one colour, on the usual ground or on one of its own.
+
+    `marks` are those of a Run.
+    """
 
     text: str
     paint: Role | Shade = Role.TEXT
     marks: int = 0
+    ground: Shade | None = None
 
 
 InkLine = tuple[Ink, ...]

@@ -7,7 +7,9 @@ from dataclasses import dataclass, fields
 
 from localpaged.stats.schema import Latency, ModelHistory, ModelStats, Series, Snapshot
 from localpaged.tui.figures import byte_size, compact, grouped, percent
-from localpaged.tui.stats.charts import Chart, Curve
+from localpaged.tui.stats.charts import Chart
+from localpaged.tui.stats.classes import CLASSES, FREE
+from localpaged.tui.stats.plots import Curve, Layer, Pen, Stack
 from localpaged.tui.stats.track import Track
 
 Write = Callable[[float], str]
@@ -53,6 +55,7 @@ class Measure:
     label: Write = number
     least: float = 1.0
     is_of_host: bool = False
+    is_of_classes: bool = False
 
 
 def _latency(latency: Latency) -> str:
@@ -111,9 +114,9 @@ MEASURES = (
         least=10.0,
     ),
     Measure(
-        *("active_blocks", "in use", lambda m: grouped(m.blocks.active), "held"),
-        note="blocks",
+        *("active_blocks", "KV pool", lambda m: f"{grouped(m.blocks.total)} blocks", "held"),
         least=16.0,
+        is_of_classes=True,
     ),
     Measure(
         *("fill", "slots filled", _fill, "chat2"),
@@ -174,6 +177,15 @@ class ModelTracks:
             track.merge(series, latest=self.now)
         self.rss.merge(snapshot.rss_bytes_history, latest=self.now)
 
+    def stack(self, model: ModelStats, pen: Pen, count: int, *, each: int) -> Stack:
+        """The pool by class in `count` columns: what is left is free."""
+
+        def columns(name: str) -> list[float | None]:
+            return self._tracks[f"{name}_blocks"].columns(count, each=each, now=self.now)
+
+        layers = (Layer(columns(c.word), c.shade, c.glyph(pen)) for c in CLASSES[:-1])
+        return Stack(tuple(layers), top=float(model.blocks.total), rest=FREE.glyph(pen))
+
     def curve(self, measure: Measure, count: int, *, each: int) -> Curve:
         """A measure's curve in `count` columns of `each` ticks."""
         columns = self._tracks[measure.name].columns(count, each=each, now=self.now)
@@ -183,32 +195,42 @@ class ModelTracks:
 
 
 def charts_of(
-    model: ModelStats, tracks: ModelTracks, snapshot: Snapshot, *, each: int
+    model: ModelStats, tracks: ModelTracks, snapshot: Snapshot, pen: Pen, *, each: int
 ) -> Sequence[Chart]:
     """The charts of a model; those of host memory where there is any."""
-    charts = [
-        Chart(
-            title=measure.title,
-            value=measure.value(model),
-            look=lambda count, measure=measure: tracks.curve(measure, count, each=each),  # type: ignore[misc]
-            paint=measure.paint,
-            label=measure.label,
-            least=measure.least,
-            note=measure.note,
-        )
-        for measure in MEASURES
-        if model.host.total_blocks or not measure.is_of_host
-    ]
-    if model.host.total_blocks:
-        charts.append(
-            Chart(
-                title="process",
-                value=byte_size(snapshot.memory.rss_bytes),
-                look=lambda count: Curve(tracks.rss.columns(count, each=each, now=tracks.now)),
-                paint="other",
-                label=_size,
-                least=1.0,
-                note="memory",
-            )
-        )
+    has_host = model.host.total_blocks > 0
+    shown = [measure for measure in MEASURES if has_host or not measure.is_of_host]
+    charts = [_chart(measure, model, tracks, pen, each=each) for measure in shown]
+    if has_host:
+        charts.append(_process(snapshot, tracks, each=each))
     return charts
+
+
+def _chart(
+    measure: Measure, model: ModelStats, tracks: ModelTracks, pen: Pen, *, each: int
+) -> Chart:
+    def stack(count: int) -> Stack:
+        # a class of a cell is a column each, a curve has several columns a cell
+        return tracks.stack(model, pen, count, each=each * pen.columns_per_cell)
+
+    return Chart(
+        title=measure.title,
+        value=measure.value(model),
+        look=lambda count: tracks.curve(measure, count, each=each),
+        paint=measure.paint,
+        label=measure.label,
+        least=measure.least,
+        note=measure.note,
+        stack=stack if measure.is_of_classes else None,
+    )
+
+
+def _process(snapshot: Snapshot, tracks: ModelTracks, *, each: int) -> Chart:
+    return Chart(
+        title="process",
+        value=byte_size(snapshot.memory.rss_bytes),
+        look=lambda count: Curve(tracks.rss.columns(count, each=each, now=tracks.now)),
+        paint="other",
+        label=_size,
+        note="memory",
+    )

@@ -8,11 +8,11 @@ from textual.containers import Vertical
 
 from localpaged.stats.schema import BlockMap as SeenMap
 from localpaged.stats.schema import ModelStats, Tree
-from localpaged.tui.glyphs import UNICODE, Glyphs
 from localpaged.tui.markdown.line import Role, Run
 from localpaged.tui.memory.palette import palette_of
 from localpaged.tui.memory.tree_lines import signs_of
 from localpaged.tui.memory.views import ChatColours, View
+from localpaged.tui.stats.chat_rows import UNTITLED
 from localpaged.tui.stats.memory import (
     StatsBranch,
     branch_label,
@@ -22,6 +22,7 @@ from localpaged.tui.stats.memory import (
     map_picture,
     seen_of,
 )
+from localpaged.tui.stats.plots import Pen
 from localpaged.tui.widgets.block_map import BlockMap
 from localpaged.tui.widgets.map_legend import MapLegend
 from localpaged.tui.widgets.prefix_tree import PrefixTreeView
@@ -38,9 +39,11 @@ class MemoryView(Vertical):
     they were, since a look asks only for what is shown.
     """
 
-    def __init__(self, glyphs: Glyphs, *, is_ascii: bool) -> None:
+    def __init__(self, pen: Pen) -> None:
         super().__init__(id="stats-memory")
-        self._glyphs = glyphs
+        self._glyphs = glyphs = pen.glyphs
+        # where colours do not tell blocks apart, they are letters
+        is_ascii = pen.is_ascii or not pen.has_colours
         self._view = View.CHAT
         self._model: ModelStats | None = None
         self._map = NO_MAP
@@ -117,9 +120,5 @@ class MemoryView(Vertical):
         return runs
 
     def _title_of(self, chat_id: str) -> str:
-        return self._titles.get(chat_id) or UNLISTED
-
-
-def draws_letters(glyphs: Glyphs, *, has_colours: bool) -> bool:
-    """Whether blocks are letters: where colours do not tell them apart."""
-    return glyphs is not UNICODE or not has_colours
+        title = self._titles.get(chat_id)
+        return UNLISTED if title is None else title or UNTITLED

@@ -12,6 +12,7 @@ from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Vertical
 from textual.content import Content
+from textual.css.scalar import Scalar
 from textual.screen import Screen
 from textual.widgets import Static
 
@@ -27,7 +28,8 @@ from localpaged.tui.stats.chat_table import ChatTable, TableHead
 from localpaged.tui.stats.heads import head_lines
 from localpaged.tui.stats.keys import GROUPS, KEYS
 from localpaged.tui.stats.measures import charts_of
-from localpaged.tui.stats.memory_view import MemoryView, draws_letters
+from localpaged.tui.stats.memory_view import MemoryView
+from localpaged.tui.stats.plots import Pen
 from localpaged.tui.stats.source import StatsSource, look
 from localpaged.tui.stats.view import InkView
 from localpaged.tui.stats.watch import Watch
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
 
 WIDE_COLUMNS, WIDE_ROWS = 110, 32
 SMALL_ROWS, TINY_ROWS = 30, 20
+LEAST_TABLE_ROWS, MOST_TABLE_ROWS, SMALL_TABLE_ROWS = 5, 9, 4
 _DETAILS = {
     "overview": frozenset({CHATS}),
     "chats": frozenset({CHATS}),
@@ -81,10 +84,11 @@ class StatsScreen(Screen[None]):
         self._nothing = Static(id="stats-nothing")
         self._head = InkView(id="stats-head")
         self.charts = InkView(id="stats-charts")
+        self._chats = Vertical(id="stats-chats")
         self._table_head = TableHead(id="stats-table-head")
         self.table = ChatTable(glyphs, id="stats-table")
-        is_ascii = draws_letters(glyphs, has_colours=not app.no_color)
-        self.memory = MemoryView(glyphs, is_ascii=is_ascii)
+        self._pen = Pen(glyphs, has_colours=not app.no_color)
+        self.memory = MemoryView(self._pen)
         self._hints = StatusLine(id="stats-hints")
 
     def compose(self) -> ComposeResult:
@@ -94,7 +98,7 @@ class StatsScreen(Screen[None]):
         yield self._nothing
         yield self._head
         yield self.charts
-        with Vertical(id="stats-chats"):
+        with self._chats:
             yield self._table_head
             yield self.table
         yield self.memory
@@ -147,7 +151,7 @@ class StatsScreen(Screen[None]):
             self._nothing.update(Content("\n").join(rows), layout=False)
             return
         self._head.show(
-            head_lines(watch.snapshot, watch.model, glyphs, self._head.content_size.width)
+            head_lines(watch.snapshot, watch.model, self._pen, self._head.content_size.width)
         )
         self._draw_view()
 
@@ -159,18 +163,28 @@ class StatsScreen(Screen[None]):
             size = self.charts.content_size
             self.charts.show(
                 chart_lines(
-                    charts_of(model, self.watched.tracks, snapshot, each=each),
+                    charts_of(model, self.watched.tracks, snapshot, self._pen, each=each),
+                    self._pen,
                     cells=size.width,
                     rows=size.height,
-                    glyphs=self._glyphs,
                     span=lambda columns: chrome.span_words(columns * each),
                 )
             )
+        if self.view == "overview":
+            self._fit_chats(len(model.chats))
         if self.view in ("overview", "chats"):
             self._table_head.show(self.table.order, self._glyphs)
             self.table.show(model.chats, block_bytes=model.blocks.bytes_per_block)
         else:
             self.memory.show(model)
+
+    def _fit_chats(self, num_chats: int) -> None:
+        """Give the charts what the chats do not need; a table of a few chats does not jump."""
+        rows = SMALL_TABLE_ROWS
+        if self.size.height >= SMALL_ROWS:
+            rows = max(LEAST_TABLE_ROWS, min(num_chats, MOST_TABLE_ROWS)) + 2
+        if self._chats.styles.height != Scalar.parse(str(rows)):
+            self._chats.styles.height = rows
 
     def on_resize(self, event: events.Resize) -> None:
         """What fits is shown."""
@@ -210,6 +224,8 @@ class StatsScreen(Screen[None]):
         self.view = view
         for name in chrome.VIEWS:
             self.set_class(name == view, f"-{name}")
+        if view == "chats":
+            self._chats.styles.height = "1fr"
         self.set_focus(self.query_one(_PARTS.get(view, "#stats-table")))
         self._is_due.set()
         self.call_after_refresh(self.draw)

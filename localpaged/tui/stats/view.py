@@ -63,9 +63,10 @@ class InkView(Widget):
         if not isinstance(ink.paint, Shade):
             return (self.visual_style + Style.parse(style_of(ink.paint, ink.marks))).rich_style
         palette = palette_of(self.app.current_theme)
-        colour = _colour(ink.paint, palette)
+        ground = None if ink.ground is None else _colour(ink.ground, palette)
         bold = bool(ink.marks & STRONG) or None
-        return self.visual_style.rich_style + RichStyle(color=colour, bold=bold)
+        style = RichStyle(color=_colour(ink.paint, palette), bgcolor=ground, bold=bold)
+        return self.visual_style.rich_style + style
 
 
 def _row(lines: Sequence[InkLine], y: int) -> InkLine:
