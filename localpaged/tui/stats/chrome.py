@@ -9,6 +9,7 @@ from localpaged.tui.hint_line import fitted_runs
 from localpaged.tui.markdown.line import STRONG, Line, Role, Run
 from localpaged.tui.markdown.wrap import wrap_runs
 from localpaged.tui.paint import cells_of
+from localpaged.tui.stats.ink import InkLine, inks_of
 from localpaged.tui.stats.keys import hints_of, way_out
 from localpaged.tui.stats.watch import Watch
 
@@ -101,8 +102,12 @@ def view_at(x: int) -> str | None:
     return None
 
 
-def nothing_lines(watch: Watch, glyphs: Glyphs, cells: int) -> list[Line]:
+def nothing_lines(watch: Watch, glyphs: Glyphs, cells: int) -> list[InkLine]:
     """Why there is nothing to see, and what to do about it."""
+    return [inks_of((*line.prefix, *line.runs)) for line in _nothing_lines(watch, glyphs, cells)]
+
+
+def _nothing_lines(watch: Watch, glyphs: Glyphs, cells: int) -> list[Line]:
     if watch.failure is not None:
         runs = [Run(f"{glyphs.error} ", Role.ERROR, STRONG), Run(visible(watch.failure.message))]
         lines = wrap_runs(runs, cells)

@@ -23,6 +23,11 @@ class BlockClass(NamedTuple):
         """Return what a stretch of it is drawn with."""
         return self.ascii if pen.is_ascii else self.plain
 
+    def mark(self, pen: Pen) -> str:
+        """Return what stands before its word: what is drawn, where colours do not tell."""
+        is_told = pen.has_colours and not pen.is_ascii and self.word != FREE.word
+        return "█" if is_told else self.glyph(pen)
+
 
 ACTIVE = BlockClass("active", "█", "#", Shade("held"))
 PINNED = BlockClass("pinned", "▓", "P", Shade("pinned"))

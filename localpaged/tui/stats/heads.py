@@ -81,7 +81,7 @@ class _Head:
         space = " " if self._cells >= WIDE_CELLS else ""
         return [
             (
-                Ink(f"{each.glyph(self._pen)}{space}", each.shade),
+                Ink(f"{each.mark(self._pen)}{space}", each.shade),
                 Ink(f"{each.word} ", Role.DIM),
                 Ink(percent(getattr(blocks, each.word), blocks.total).replace(" ", space)),
             )

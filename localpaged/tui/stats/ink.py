@@ -8,7 +8,7 @@ from typing import NamedTuple
 from rich.cells import cell_len, set_cell_size
 
 from localpaged.plain_text import visible
-from localpaged.tui.markdown.line import Role
+from localpaged.tui.markdown.line import Role, Run
 
 
 class Shade(NamedTuple):
@@ -32,6 +32,11 @@ class Ink(NamedTuple):
 
 InkLine = tuple[Ink, ...]
 BLANK: InkLine = ()
+
+
+def inks_of(runs: Iterable[Run]) -> InkLine:
+    """Return runs as a row of ink."""
+    return tuple(Ink(run.text, run.role, run.marks) for run in runs)
 
 
 def ink_cells(inks: Iterable[Ink]) -> int:

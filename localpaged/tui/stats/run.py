@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 
+from localpaged import paths
 from localpaged.tui.glyphs import ASCII, UNICODE
 from localpaged.tui.stats.app import StatsApp
 from localpaged.tui.stats.socket_source import SocketSource
-from localpaged.tui.terminal import SIZE_VARIABLES
+from localpaged.tui.terminal import SIZE_VARIABLES, taken
 from localpaged.tui.theme import usual_theme
 
 
@@ -21,22 +22,24 @@ def run_dashboard(
     """Show what the programs on this machine tell, every `interval_s`; return the exit code.
 
     `engine` is the name of a socket, without its ending, to look at first, `theme` the config
-    file's. The caller sees to it that there is a terminal that can place its cursor.
+    file's. The caller sees to it that there is a terminal that can place its cursor. Raises
+    StoreError when the log cannot be written.
     """
     for name in SIZE_VARIABLES:
         # a size that was exported stays as it is, whatever the window does
         os.environ.pop(name, None)
-    source = SocketSource()
-    try:
-        app = StatsApp(
-            source,
-            glyphs=ASCII if is_ascii else UNICODE,
-            theme=theme,
-            usual_theme=usual_theme(),
-            engine=engine,
-            interval_s=interval_s,
-        )
-        app.run()
-    finally:
-        source.close()
+    with taken(paths.log_file()):
+        source = SocketSource()
+        try:
+            app = StatsApp(
+                source,
+                glyphs=ASCII if is_ascii else UNICODE,
+                theme=theme,
+                usual_theme=usual_theme(),
+                engine=engine,
+                interval_s=interval_s,
+            )
+            app.run()
+        finally:
+            source.close()
     return app.return_code or 0

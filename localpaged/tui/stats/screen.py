@@ -11,15 +11,12 @@ from textual import on
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Vertical
-from textual.content import Content
 from textual.css.scalar import Scalar
 from textual.screen import Screen
-from textual.widgets import Static
 
 from localpaged.stats.protocol import CHATS, MAP, TREE
 from localpaged.stats.schema import to_json
 from localpaged.tui.glyphs import Glyphs
-from localpaged.tui.paint import content_of
 from localpaged.tui.screens.help import HelpScreen
 from localpaged.tui.stats import chrome
 from localpaged.tui.stats.charts import chart_lines
@@ -81,7 +78,7 @@ class StatsScreen(Screen[None]):
         self.view = "overview"
         self._top = StatusLine(id="stats-top")
         self._tabs = StatusLine(id="stats-tabs")
-        self._nothing = Static(id="stats-nothing")
+        self._nothing = InkView(id="stats-nothing")
         self._head = InkView(id="stats-head")
         self.charts = InkView(id="stats-charts")
         self._chats = Vertical(id="stats-chats")
@@ -146,9 +143,7 @@ class StatsScreen(Screen[None]):
         self._tabs.set(*chrome.tab_runs(watch, self.view, glyphs, cells))
         self._hints.set(chrome.hint_runs(watch, self.view, cells))
         if watch.model is None or watch.snapshot is None:
-            lines = chrome.nothing_lines(watch, glyphs, max(1, cells))
-            rows = [content_of((*line.prefix, *line.runs)) for line in lines]
-            self._nothing.update(Content("\n").join(rows), layout=False)
+            self._nothing.show(chrome.nothing_lines(watch, glyphs, max(1, cells)))
             return
         self._head.show(
             head_lines(watch.snapshot, watch.model, self._pen, self._head.content_size.width)
