@@ -162,7 +162,7 @@ def _model_lines(model: ModelStats, look: Look) -> list[str]:
             f"{byte_size(model.hit_bytes)} of KV not computed again",
         ),
         look.join(
-            f"events    {grouped(totals.block_copies)} copies",
+            "events    " + counted(totals.block_copies, "copy", "copies"),
             counted(totals.evicted_blocks, "eviction"),
             counted(totals.preemptions, "preemption"),
         ),
@@ -217,7 +217,7 @@ def _tree_line(model: ModelStats, look: Look) -> str:
         return ""
     saved = byte_size(tree.saved_blocks * model.blocks.bytes_per_block)
     return look.join(
-        f"tree      {grouped(tree.num_branches)} branches",
+        "tree      " + counted(tree.num_branches, "branch", "branches"),
         counted(tree.num_blocks, "block"),
         f"sharing saves {grouped(tree.saved_blocks)} ({saved})",
     )

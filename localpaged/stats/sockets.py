@@ -22,7 +22,8 @@ _UNNAMED = ".tmp"
 _UNNAMED_KEPT_S = 60.0
 _MAX_ADDRESS_BYTES = 107
 """What the kernel takes for the path of a socket."""
-_BACKLOG = 8
+_BACKLOG = 32
+_RETRY_S = 0.01
 
 
 def listen(pid: int) -> tuple[socket.socket, Path]:
@@ -54,7 +55,7 @@ def connect(path: Path, *, timeout_s: float) -> socket.socket:
     try:
         connection.settimeout(timeout_s)
         with _address(path) as address:
-            connection.connect(address)
+            _connect(connection, address, by_s=time.monotonic() + timeout_s)
     except BaseException:
         connection.close()
         raise
@@ -85,6 +86,18 @@ def is_living(path: Path, *, timeout_s: float = 1.0) -> bool:
         # it has so much to do that it takes no connection: alive
         return True
     return True
+
+
+def _connect(connection: socket.socket, address: str, *, by_s: float) -> None:
+    while True:
+        try:
+            connection.connect(address)
+            return
+        except BlockingIOError:
+            # too many wait to be taken, and the kernel queues nobody with a time limit
+            if time.monotonic() > by_s:
+                raise
+            time.sleep(_RETRY_S)
 
 
 def _private_folder() -> Path:
