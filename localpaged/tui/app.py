@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, ClassVar
@@ -38,6 +39,7 @@ from localpaged.tui.screens.confirm import ConfirmScreen
 from localpaged.tui.screens.live import LiveScreen
 from localpaged.tui.theme import DARK, NAMES, PLAIN, known_theme, themes
 from localpaged.tui.typist import Fence, Typist
+from localpaged.tui.workers import begin
 from localpaged.tui.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -144,7 +146,7 @@ class LocalPagedApp(App[None]):
             for name in (signal.SIGTERM, signal.SIGHUP):
                 loop.add_signal_handler(name, self.exit)
         self._bridge.connect(loop, self._coordinator.wake)
-        self.run_worker(self._coordinator.run(), name="coordinator", exit_on_error=True)
+        begin(self, self._coordinator.run, name="coordinator")
 
     async def on_event(self, event: events.Event) -> None:
         """Keys and pastes from the terminal wait for those before them."""
@@ -183,7 +185,7 @@ class LocalPagedApp(App[None]):
         if self._open_service is None:
             self._open_latest()
         else:
-            self.run_worker(self._open(self._open_service), name="open", exit_on_error=True)
+            begin(self, partial(self._open, self._open_service), name="open")
 
     async def _open(self, open_service: OpenService) -> None:
         def opened() -> tuple[ChatService, MakeCommands]:
@@ -209,9 +211,9 @@ class LocalPagedApp(App[None]):
             self._first(self)
         self.is_opened = True
         # keys that came before are for this chat: not for a prompt that it replaces
-        self.run_worker(self.typist.run(), name="typist", exit_on_error=True)
-        self.run_worker(self._note_unopened(), name="states of older chats")
-        self.run_worker(self._remember_questions(), name="earlier questions")
+        begin(self, self.typist.run, name="typist")
+        begin(self, self._note_unopened, name="states of older chats")
+        begin(self, self._remember_questions, name="earlier questions")
         if not self.is_headless:
             calm_collector()
 

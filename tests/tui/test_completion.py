@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+
 import pytest
 
 from localpaged.tui.glyphs import ASCII
@@ -153,3 +155,17 @@ async def test_tab_goes_down_folders_and_enter_attaches_what_is_typed(tmp_path):
             assert shown.prompt.text == f"/attach {tmp_path}/notes/two.txt"
             await shown.press("enter")
             await shown.until(lambda: "[two.txt 1 line" in shown.prompt.text)
+
+
+@pytest.mark.filterwarnings("error")
+async def test_what_is_typed_faster_than_paths_are_looked_for_leaves_nothing_undone():
+    with open_service(ScriptedEngine()) as service:
+        async with stage(service, ScriptedEngine(), is_loaded=False) as shown:
+            await shown.write("/import ")
+            # each replaces the search before it, which has not begun
+            for typed in "abcdef":
+                shown.prompt.insert(typed)
+                shown.app.commands.completion.refresh()
+                shown.app.commands.completion.refresh()
+            await shown.settle()
+            gc.collect()

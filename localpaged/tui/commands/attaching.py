@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING
 
 from textual.app import ScreenStackError
 
@@ -20,6 +20,7 @@ from localpaged.tui.labels import Price
 from localpaged.tui.screens.ask_text import AskTextScreen
 from localpaged.tui.screens.confirm import ConfirmScreen
 from localpaged.tui.session import Draft
+from localpaged.tui.workers import Work, begin
 
 if TYPE_CHECKING:
     from localpaged.tui.session import SessionModel
@@ -36,7 +37,7 @@ class AttachingCommands(CommandGroup):
 
     def attach(self, written: str) -> bool:
         """Attach the file of that path; what is wrong with it is told, and the command is back."""
-        self._run(self._attach(written, command=f"/attach {written}"))
+        self._run(partial(self._attach, written, command=f"/attach {written}"))
         return True
 
     def ask(self) -> None:
@@ -44,7 +45,7 @@ class AttachingCommands(CommandGroup):
 
         def answered(written: str | None) -> None:
             if written is not None:
-                self._run(self._attach(written))
+                self._run(partial(self._attach, written))
 
         self._app.push_screen(
             AskTextScreen("Attach a text file", hint="Its path; Enter attaches it, Esc leaves it"),
@@ -53,11 +54,11 @@ class AttachingCommands(CommandGroup):
 
     def offer(self, written: str) -> None:
         """A path stands alone in the prompt: if it is a file's, ask whether to attach that."""
-        self._run(self._offer(written))
+        self._run(partial(self._offer, written))
 
     def price(self, label: str, text: str) -> None:
         """Tell beside a label what its text costs."""
-        self._run(self._price(label, text))
+        self._run(partial(self._price, label, text))
 
     # beside the UI
 
@@ -136,13 +137,13 @@ class AttachingCommands(CommandGroup):
         told = f"{grouped(blocks)} KV {'block' if blocks == 1 else 'blocks'}"
         return f"{told}, {percent(blocks, pool)} of the pool" if pool else told
 
-    def _run(self, work: Coroutine[Any, Any, None]) -> None:
-        self._app.run_worker(_until_the_end(work), name="attaching", exit_on_error=True)
+    def _run(self, work: Work) -> None:
+        begin(self._app, partial(_until_the_end, work), name="attaching")
 
 
-async def _until_the_end(work: Coroutine[Any, Any, None]) -> None:
+async def _until_the_end(work: Work) -> None:
     try:
-        await work
+        await work()
     except ScreenStackError:
         # the app has ended meanwhile: what was counted is for nobody
         return

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from localpaged.tui.commands.base import CommandGroup
 from localpaged.tui.offers import PATH, Offer, command_offers, matching, path_offers
+from localpaged.tui.workers import begin
 
 if TYPE_CHECKING:
     from localpaged.tui.app import LocalPagedApp
@@ -42,9 +44,8 @@ class Completion(CommandGroup):
         marked = (self._marked or 0) if self._has_moved else 0
         self._show(offered, marked if offered and is_name else None)
         if actions and not is_name and actions[0].argument == PATH:
-            self._app.run_worker(
-                self._offer_paths(typed), name="paths", group="paths", exclusive=True
-            )
+            work = partial(self._offer_paths, typed)
+            begin(self._app, work, name="paths", group="paths", exclusive=True)
 
     def close(self) -> bool:
         """Offer nothing for what is typed now; return whether something was offered."""

@@ -15,6 +15,7 @@ from localpaged.tui.commands.base import CommandGroup
 from localpaged.tui.commands.chats import ChatCommands
 from localpaged.tui.figures import grouped
 from localpaged.tui.session import SessionModel
+from localpaged.tui.workers import begin
 
 if TYPE_CHECKING:
     from localpaged.tui.app import LocalPagedApp
@@ -51,7 +52,8 @@ class TransferCommands(CommandGroup):
 
     def export(self, chat_id: str, *, kind: str = "md", path: str = "") -> None:
         """Write a chat, by default into the working folder."""
-        self._app.run_worker(self._export(chat_id, kind, path), name="export", group="transfer")
+        work = partial(self._export, chat_id, kind, path)
+        begin(self._app, work, name="export", group="transfer")
 
     def choose_import(self) -> None:
         """Tell how an import is asked for."""
@@ -60,7 +62,7 @@ class TransferCommands(CommandGroup):
     def import_told(self, path: str) -> bool:
         """Add the chats of a file."""
         self._app.tell(f"Reading {path}")
-        self._app.run_worker(self._import(path), name="import", group="transfer")
+        begin(self._app, partial(self._import, path), name="import", group="transfer")
         return True
 
     async def _export(self, chat_id: str, kind: str, path: str) -> None:

@@ -64,7 +64,7 @@ class HelpScreen(ModalScreen[None]):
         """`actions` are told in their `groups`, `closing` below them."""
         super().__init__()
         self._page = help_content(focus, actions=actions, groups=groups)
-        self._closing = closing
+        self._last_line = closing
 
     def compose(self) -> ComposeResult:
         """One scrolling page."""
@@ -72,7 +72,7 @@ class HelpScreen(ModalScreen[None]):
             yield Static(Content("Keys and commands"), classes="dialog-title")
             with VerticalScroll():
                 yield Static(self._page)
-            yield Static(Content(self._closing), classes="dialog-hint")
+            yield Static(Content(self._last_line), classes="dialog-hint")
 
     def on_resize(self) -> None:
         """The page scrolls where not all of it fits; the line below it stays in view."""

@@ -24,6 +24,7 @@ from localpaged.tui.screens.help import HelpScreen
 from localpaged.tui.widgets.hit_list import HitList
 from localpaged.tui.widgets.line_input import LineInput
 from localpaged.tui.widgets.status_line import StatusLine
+from localpaged.tui.workers import begin
 
 if TYPE_CHECKING:
     from textual.timer import Timer
@@ -201,7 +202,7 @@ class HistoryScreen(Screen[HistoryItem | None]):
     def _read(self) -> None:
         if not self._is_reading and not self._is_up_to_date:
             self._is_reading = True
-            self.run_worker(self._read_wanted(), name="history", exit_on_error=True)
+            begin(self, self._read_wanted, name="history")
 
     async def _read_wanted(self) -> None:
         try:
