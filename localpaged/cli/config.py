@@ -11,6 +11,7 @@ import click
 from localpaged import paths
 from localpaged.chat.sampling_options import OPTIONS
 from localpaged.cli.options import engine_options, engine_sources, settings_from
+from localpaged.cli.remotes import config_rows, template_lines
 from localpaged.config_file import ConfigFile, read_config
 from localpaged.config_schema import ENGINE, KEYMAP, KEYS, SAMPLING, SECTIONS, UI
 from localpaged.engine.params import DryParams, SamplingParams
@@ -55,6 +56,7 @@ def config_command(ctx: click.Context, /, is_json: bool, is_template: bool, **op
     config = read_config()
     settings_from(options, config)
     rows = [*_engine_rows(ctx, config), *_file_rows(config), *_keymap_rows(config)]
+    rows += config_rows(config.remotes)
     if is_json:
         values = [dict(zip(("name", "value", "source"), row, strict=True)) for row in rows]
         click.echo(json.dumps({"config_file": str(config.path), "settings": values}, indent=2))
@@ -80,7 +82,7 @@ def template() -> str:
             text = f"{key.name} = {key.example}"
             choices = f": {', '.join(key.choices)}" if key.choices else ""
             lines.append(f"# {text:<{width}}  # {key.doc}{choices} ({key.default})")
-    return "\n".join([*lines, *_keymap_lines()])
+    return "\n".join([*lines, *_keymap_lines(), *template_lines()])
 
 
 def _keymap_lines() -> Iterable[str]:

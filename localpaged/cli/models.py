@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from localpaged.models.summary import ModelSummary
+    from localpaged.remote.endpoint import Endpoint
 
 
 _LINE_EVERY_S = 2.0
@@ -56,16 +57,19 @@ def pull(source: str | None, name: str | None) -> None:
 @models.command("list")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON array.")
 def list_models(as_json: bool) -> None:
-    """List the models that are here."""
+    """List the models that are here, and the endpoints of the config file."""
+    from localpaged.cli.remotes import list_rows, list_values
+    from localpaged.config_file import read_config
     from localpaged.models.catalogue import DEFAULT_MODEL
     from localpaged.models.registry import list_entries
     from localpaged.models.summary import model_line
 
+    remotes = read_config().remotes
     lines = [model_line(entry) for entry in list_entries()]
     if as_json:
-        _print_json([asdict(line) for line in lines])
+        _print_json([*(asdict(line) for line in lines), *list_values(remotes)])
         return
-    if not lines:
+    if not lines and not remotes:
         click.echo(
             f"No model is here yet; `localpaged models pull` fetches {DEFAULT_MODEL}.", err=True
         )
@@ -80,7 +84,7 @@ def list_models(as_json: bool) -> None:
         )
         for line in lines
     ]
-    _print_table(rows)
+    _print_table([*rows, *list_rows(remotes)])
     for line in lines:
         if line.problem:
             click.echo(f"{visible(line.name)}: {line.problem}", err=True)
@@ -94,7 +98,11 @@ def info(model: str | None, as_json: bool) -> None:
     from localpaged.models.registry import find_model
     from localpaged.models.summary import model_summary
 
-    summary = model_summary(find_model(model or _usual_model()))
+    model = model or _usual_model()
+    if (endpoint := _endpoint(model)) is not None:
+        _print_endpoint(endpoint, as_json=as_json)
+        return
+    summary = model_summary(find_model(model))
     if as_json:
         _print_json(asdict(summary))
     else:
@@ -124,6 +132,22 @@ def rm(names: tuple[str, ...], yes: bool) -> None:
             remove_entry(entry)
             stays = "" if entry.is_owned else f"; its files stay at {where}"
             click.echo(f"{name} is removed{stays}.", err=True)
+
+
+def _endpoint(model: str) -> Endpoint | None:
+    from localpaged.config_file import read_config
+    from localpaged.remote.endpoint import find_endpoint
+
+    return find_endpoint(model, read_config().remotes)
+
+
+def _print_endpoint(endpoint: Endpoint, *, as_json: bool) -> None:
+    from localpaged.cli.remotes import described, list_values
+
+    if as_json:
+        _print_json(list_values([endpoint])[0])
+    else:
+        _print_table(described(endpoint))
 
 
 def _usual_model() -> str:

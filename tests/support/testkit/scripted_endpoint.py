@@ -44,9 +44,11 @@ class ScriptedEndpoint:
     asked: list[Asked] = field(default_factory=list)
     was_left: threading.Event = field(default_factory=threading.Event)
     go_on: threading.Event = field(default_factory=threading.Event)
+    address: str = "127.0.0.1:0"
 
     def __post_init__(self) -> None:
-        self._socket = socket.create_server(("127.0.0.1", 0))
+        host, _, port = self.address.partition(":")
+        self._socket = socket.create_server((host, int(port)))
         self._num_posts = 0
         self._is_closed = threading.Event()
         threading.Thread(target=self._serve, daemon=True).start()
@@ -147,7 +149,15 @@ def model_list(*ids: str, owned_by: str = "somebody", **more: Any) -> list[Piece
     return json_reply(200, {"object": "list", "data": data})
 
 
-STREAM_HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream; charset=utf-8\r\nconnection: close\r\n\r\n"
+STREAM_HEAD = b"\r\n".join(
+    (
+        b"HTTP/1.1 200 OK",
+        b"content-type: text/event-stream; charset=utf-8",
+        b"connection: close",
+        b"",
+        b"",
+    )
+)
 
 
 def event(value: Any) -> bytes:
@@ -180,6 +190,9 @@ def _read(connection: socket.socket) -> Asked | None:
     while b"\r\n\r\n" not in received:
         part = connection.recv(65_536)
         if not part:
+            return None
+        if part.startswith(b"\x16"):  # TLS, which is not spoken here
+            connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
             return None
         received += part
     head, _, body = received.partition(b"\r\n\r\n")
