@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from localpaged.engine.events import Event, FailEvent, FinishEvent, FinishReason, Usage
 from localpaged.engine.inspection import BlockTokens, Inspection, PinView
 from localpaged.engine.params import Request, RequestId
 from localpaged.engine.snapshot import EngineSnapshot
 from localpaged.errors import EngineError, LocalPagedError, ModelNotFound
+
+log = logging.getLogger(__name__)
 
 ModelName = str
 
@@ -66,6 +69,17 @@ class Core(Protocol):
         """Evict what nobody holds of a branch and below it; return how many blocks."""
 
 
+@runtime_checkable
+class LastingCore(Protocol):
+    """A core whose KV outlives it; see `KeepingCore`."""
+
+    def bring_back(self, token_ids: tuple[int, ...], chat_id: str) -> None:
+        """Restore KV of a prefix that is likely to be asked for, where there is room."""
+
+    def park(self, *, wait_s: float) -> None:
+        """Put away what shall outlive the core, which is not used any more."""
+
+
 @dataclass(slots=True, eq=False)
 class Awaited:
     """A model that loads, and the requests that wait for it with the times they came."""
@@ -84,6 +98,7 @@ class CoreSet:
         self._wake = wake
         self._cores: dict[ModelName, Core] = {}
         self._awaited: dict[ModelName, Awaited] = {}
+        self._leaving: list[LastingCore] = []
         self._turn = 0
 
     @property
@@ -124,8 +139,18 @@ class CoreSet:
         error = error or EngineError(f"{name} was unloaded.")
         core = self._cores.pop(name, None)
         events = [] if core is None else core.fail_all(error)
+        if isinstance(core, LastingCore):
+            self._leaving.append(core)
         waiting = self._awaited.pop(name, Awaited()).waiting
         return [*events, *(FailEvent(request_id, error) for request_id in waiting)]
+
+    def park(self, *, wait_s: float) -> None:
+        """Put away what shall outlive the models that were removed; see `KeepingCore.park`."""
+        while self._leaving:
+            try:
+                self._leaving.pop().park(wait_s=wait_s)
+            except Exception:  # it costs a few files; a model or the program ends all the same
+                log.exception("KV could not be put away")
 
     def core(self, name: ModelName) -> Core:
         """Return a loaded model's core, "" being the first one's. Raises ModelNotFound."""

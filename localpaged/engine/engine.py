@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from localpaged import paths
-from localpaged.engine.core_set import Awaited, Core, CoreSet, ModelName
+from localpaged.engine.core_set import Awaited, Core, CoreSet, LastingCore, ModelName
 from localpaged.engine.events import (
     EngineFailedEvent,
     Event,
@@ -36,6 +36,8 @@ from localpaged.errors import (
 log = logging.getLogger(__name__)
 
 SNAPSHOT_INTERVAL_S = 0.05
+PARKING_S = 0.5
+"""So long the end waits, at most, until copied KV is in files."""
 
 LoadCore = Callable[[Callable[[LoadEvent], None]], tuple[Core, ReadyEvent]]
 """Loads a model, telling its stages; runs on the engine's thread, as all of torch does."""
@@ -115,6 +117,15 @@ class Engine(MemoryQuestions):
         """See EnginePort."""
         self._inbox.put(lambda cores: self._unload(name))
 
+    def bring_back(self, token_ids: tuple[int, ...], *, chat_id: str, model: str = "") -> None:
+        """Restore what files have of a chat's KV, because it is likely to be asked for."""
+
+        def ask(core: Core) -> None:
+            if isinstance(core, LastingCore):
+                core.bring_back(token_ids, chat_id)
+
+        self._questions.ask(model, ask)
+
     def snapshot(self, model: ModelName = "") -> EngineSnapshot:
         """See EnginePort."""
         snapshots = self._snapshots
@@ -148,6 +159,7 @@ class Engine(MemoryQuestions):
             self._die(EngineStopped(f"The engine stopped: {type(error).__name__}: {error}"))
         else:
             self._die(EngineStopped("The engine was closed."), is_expected=True)
+            self._cores.park(wait_s=PARKING_S)
 
     def _serve(self, *, may_wait: bool) -> None:
         """Take the commands that are there, then step; when idle, sleep until one arrives."""
@@ -171,6 +183,7 @@ class Engine(MemoryQuestions):
 
     def _unload(self, name: ModelName) -> list[Event]:
         events = self._cores.remove(name)
+        self._cores.park(wait_s=0)
         self._after_unload()
         return [*events, UnloadedEvent(name)]
 

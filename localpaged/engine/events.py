@@ -36,12 +36,18 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class PrefillEvent:
-    """How far the prompt is: `cached_tokens` from the tree, `computed_tokens` cached included."""
+    """How far the prompt is: `cached_tokens` from the tree, `computed_tokens` cached included.
+
+    `restored_tokens` of the cached ones came from files; `restore_note` is a sentence that tells
+    why not more of them.
+    """
 
     request_id: RequestId
     cached_tokens: int
     computed_tokens: int
     prompt_tokens: int
+    restored_tokens: int = 0
+    restore_note: str = ""
 
 
 @dataclass(frozen=True, slots=True)

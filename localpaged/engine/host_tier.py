@@ -8,7 +8,7 @@ until its slot is needed, so that giving it up once more costs no copy.
 from __future__ import annotations
 
 from collections import Counter, OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 
 from localpaged.engine.prefix_tree import BlockKey
 from localpaged.engine.step_plan import BlockMove
@@ -113,6 +113,12 @@ class HostTier:
         moves = tuple(BlockMove(block, slot) for slot, block in self._pending.items())
         self._pending.clear()
         return moves
+
+    def drop_moves(self, blocks: Container[int]) -> None:
+        """Forget what is still in blocks that will be written before the next step reads them."""
+        for slot, block in list(self._pending.items()):
+            if block in blocks:
+                self._drop(slot)
 
     def confirm(self, moves: Iterable[BlockMove], *, has_moved: bool) -> None:
         """Take over what became of moves; slots of which it is not known are forgotten."""

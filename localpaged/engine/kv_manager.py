@@ -6,6 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable
 
+from localpaged.engine.arrival import Arrival
 from localpaged.engine.block_pool import BlockPool
 from localpaged.engine.host_tier import HostTier
 from localpaged.engine.pins import Pin, Pins
@@ -21,10 +22,10 @@ class KVManager:
 
     The pool starts with `initial_blocks` and grows by `slab_blocks` up to `num_blocks`, before
     anything cached is given up. Invariants (see `check`): the count of a block is the number of
-    block tables and pins with it plus pending copies from it; a block that will be written is in
-    one block table and not in the tree; who holds a block of the tree holds everything above it,
-    so eviction never breaks a prefix. A block that comes back from host memory is written by the
-    next step like any other, and published only after it.
+    block tables, pins and arrivals with it plus pending copies from it; a block that will be
+    written is in one block table and not in the tree; who holds a block of the tree holds all above
+    it, so eviction never breaks a prefix. A block that comes back from host memory is written by
+    the next step like any other, and published only after it.
     """
 
     def __init__(
@@ -45,6 +46,7 @@ class KVManager:
         self.tree = PrefixTree(clock=clock)
         self.pins = Pins()
         self.host = HostTier(host_blocks)
+        self.arrivals: list[Arrival] = []
         self._swap_pace = swap_pace
         self.num_copies = 0
         self.num_evicted = 0
@@ -180,10 +182,7 @@ class KVManager:
                 self.pool.release(mine)
                 sequence.block_table[i] = known
         sequence.num_published = num_full
-        for pin in self.pins.incomplete():
-            for i in pin.still_missing(keys):
-                self.pool.share(canonical[i])
-                pin.blocks.append(canonical[i])
+        self._complete_pins(keys, canonical)
 
     def trim(self, sequence: Sequence) -> None:
         """Give back blocks beyond the computed tokens, after a step that was planned but failed."""
@@ -210,6 +209,48 @@ class KVManager:
             for block in self.tree.discard(keys, self._is_unused):
                 self.pool.leave_tree(block)
 
+    def begin_arrival(self, keys: Iterable[BlockKey], *, user: str) -> Arrival:
+        """Hold what is here of a prefix whose rest comes from outside, until `end_arrival`."""
+        arrival = Arrival(tuple(keys), user)
+        arrival.blocks += self.tree.find(arrival.keys)
+        for block in arrival.blocks:
+            self.pool.share(block)
+        self.arrivals.append(arrival)
+        return arrival
+
+    def arrive(self, arrival: Arrival, count: int, write: Callable[[list[int]], None]) -> None:
+        """Have `write` fill the next blocks of a prefix, for which there must be room; publish it.
+
+        When it raises, nothing has happened.
+        """
+        self._make_room(count)
+        mine = [self._acquire() for _ in range(count)]
+        # What was evicted and is to go to host memory is read by the next step: too late.
+        self.host.drop_moves(set(mine))
+        try:
+            write(mine)
+        except BaseException:
+            for block in reversed(mine):
+                self.pool.release(block)
+            raise
+        start, end = len(arrival.blocks), len(arrival.blocks) + count
+        keys = arrival.keys[:end]
+        canonical = self.tree.insert(keys, [*arrival.blocks, *mine], user=arrival.user)
+        for block, known in zip(mine, canonical[start:], strict=True):
+            if known == block:
+                self.pool.enter_tree(block)
+            else:  # it was computed meanwhile
+                self.pool.share(known)
+                self.pool.release(block)
+            arrival.blocks.append(known)
+        self._complete_pins(keys, canonical)
+
+    def end_arrival(self, arrival: Arrival) -> None:
+        """Let go of a prefix that came from outside; it stays cached."""
+        self.arrivals.remove(arrival)
+        for block in reversed(arrival.blocks):
+            self.pool.release(block)
+
     def check(self, sequences: Iterable[Sequence]) -> None:
         """Recompute every invariant from the live sequences."""
         live = list(sequences)
@@ -217,12 +258,16 @@ class KVManager:
         copied = [s.pending_copy.source for s in live if s.pending_copy is not None]
         self.host.check(Counter(move.slot for s in live for move in s.swap_ins))
         self.tree.check()
-        self.pool.check([*users, *copied, *self.pins.users()], self.tree.blocks())
+        arriving = [block for arrival in self.arrivals for block in arrival.blocks]
+        self.pool.check([*users, *copied, *arriving, *self.pins.users()], self.tree.blocks())
         tables = Counter(users)
         positions = {block: prefix for prefix, block in self.tree.paths()}
         for pin in self.pins.all():
             for i, block in enumerate(pin.blocks):
                 assert positions[block] == pin.keys[: i + 1], "a pin holds other tokens"
+        for arrival in self.arrivals:
+            for i, block in enumerate(arrival.blocks):
+                assert positions[block] == arrival.keys[: i + 1], "other tokens have arrived"
         for sequence in live:
             sequence.check()
             keys = sequence.keys(len(sequence.tokens))
@@ -236,6 +281,14 @@ class KVManager:
     def _release_pin(self, pin: Pin | None) -> None:
         for block in reversed(pin.blocks if pin else []):
             self.pool.release(block)
+
+    def _complete_pins(
+        self, keys: list[BlockKey] | tuple[BlockKey, ...], blocks: list[int]
+    ) -> None:
+        for pin in self.pins.incomplete():
+            for i in pin.still_missing(keys):
+                self.pool.share(blocks[i])
+                pin.blocks.append(blocks[i])
 
     def _settle_copy(self, sequence: Sequence) -> None:
         if sequence.pending_copy is not None:

@@ -12,9 +12,11 @@ import torch
 from localpaged.decoder_config import DecoderConfig
 from localpaged.engine.block_pool import NUM_RESERVED_BLOCKS, READ_PAD_BLOCK
 from localpaged.engine.step_plan import BlockCopy, BlockMove
+from localpaged.kv_files.identity import Part
 from localpaged_kernels import copy_blocks
 
 SCALE_DTYPE = torch.float32
+FILE_DTYPES = {torch.float32: "F32", torch.bfloat16: "BF16", torch.int8: "I8"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +86,36 @@ class KVStorage:
             slots = torch.tensor([move.slot for move in moves])
             for part, host in zip(self._parts, self._host_parts, strict=True):
                 part.index_copy_(1, blocks, host.index_select(1, slots))
+
+    @property
+    def forms(self) -> tuple[Part, ...]:
+        """What belongs to a block, as a file tells it."""
+        names = ("numbers", "scales")
+        return tuple(
+            Part(name, FILE_DTYPES[part.dtype], part.itemsize, part.shape[0], tuple(part.shape[2:]))
+            for name, part in zip(names, self._parts, strict=False)
+        )
+
+    def read_blocks(self, blocks: Sequence[int]) -> tuple[memoryview, ...]:
+        """Return copies of what belongs to blocks, [layers, blocks, ...] each, as bytes."""
+        indexes = torch.tensor(blocks)
+        copies = (part.index_select(1, indexes).cpu() for part in self._parts)
+        return tuple(memoryview(copy.flatten().view(torch.uint8).numpy()) for copy in copies)
+
+    def write_blocks(
+        self, blocks: Sequence[int], parts: Sequence[memoryview], *, first: int, pool_blocks: int
+    ) -> None:
+        """Fill blocks from bytes as `read_blocks` returns them, from their block `first` on.
+
+        `pool_blocks` are those that may be addressed.
+        """
+        self.grow(pool_blocks)
+        indexes = torch.tensor(blocks)
+        for part, content in zip(self._parts, parts, strict=True):
+            source = torch.frombuffer(content, dtype=part.dtype)
+            source = source.view(part.shape[0], -1, *part.shape[2:])
+            source = source[:, first : first + len(blocks)].to(part.device)
+            part.index_copy_(1, indexes, source)
 
     def clear(self, slots: Sequence[int]) -> None:
         """Write zeros into slots, in all layers."""

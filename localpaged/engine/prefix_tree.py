@@ -112,6 +112,17 @@ class PrefixTree:
         wanted = keys[index] if index < len(keys) else tail
         return Match(tuple(blocks), self._best_partial(node, wanted))
 
+    def find(self, keys: Sequence[BlockKey]) -> list[int]:
+        """Return the blocks of the longest known prefix of `keys`; nothing becomes recent."""
+        blocks: list[int] = []
+        node, num_common = self._root, 0
+        while num_common == len(node.blocks) and len(blocks) < len(keys):
+            if (child := node.children.get(keys[len(blocks)])) is None:
+                break
+            node, num_common = child, _common_blocks(child.keys, keys, len(blocks))
+            blocks += child.blocks[:num_common]
+        return blocks
+
     def insert(
         self, keys: Sequence[BlockKey], blocks: Sequence[int], *, user: str = ""
     ) -> list[int]:

@@ -261,7 +261,7 @@ class Scheduler:
     def _admit(self, sequence: Sequence) -> bool:
         if len(self.running) >= self.config.max_running or self._is_prefix_in_progress(sequence):
             return False
-        if not self.kv.admit(sequence, num_tokens=1, reserved_blocks=self._blocks_still_needed()):
+        if not self.kv.admit(sequence, num_tokens=1, reserved_blocks=self.blocks_still_needed()):
             return False
         if sequence.num_cached_at_start is None:
             sequence.num_cached_at_start = sequence.num_computed
@@ -333,7 +333,7 @@ class Scheduler:
             allowed=sequence.matcher.allowed if is_at_end and sequence.matcher else None,
         )
 
-    def _blocks_still_needed(self) -> int:
+    def blocks_still_needed(self) -> int:
         """Blocks that the running sequences need for their known tokens and one more each."""
         size = self.kv.block_size
         return sum(len(s.tokens) // size + 1 - len(s.block_table) for s in self.running)

@@ -7,6 +7,8 @@ still. After every rule the books are recomputed and every answer is compared.
 from __future__ import annotations
 
 from itertools import count as count_up
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, ClassVar
 
 from hypothesis import strategies as st
@@ -16,9 +18,10 @@ from localpaged.engine.events import FinishReason
 from localpaged.engine.inspection import BlockState
 from localpaged.engine.params import BeamParams
 from localpaged.errors import NoRoom
-from testkit.engine_runs import Outcome, collect, make_core, make_request
+from testkit.engine_runs import Outcome, collect, make_request
 from testkit.fake_runner import FakeRunner, expected_answer, expected_beams
 from testkit.inspections import check_inspection, is_below
+from testkit.kv_keeping import make_keeping_core
 from testkit.metrics_books import check_metrics
 
 SIZE = 4
@@ -30,7 +33,7 @@ PIN_KEYS = st.sampled_from(("system", "chat"))
 
 
 class KVMachine(RuleBasedStateMachine):
-    """Submits, branches, steps, pins, evicts, preempts, cancels and fails steps."""
+    """Submits, branches, steps, pins, evicts, preempts, cancels, fails steps, uses KV files."""
 
     num_steps_of_all: ClassVar[int] = 0
 
@@ -40,7 +43,11 @@ class KVMachine(RuleBasedStateMachine):
         runner = FakeRunner(
             NUM_BLOCKS, block_size=SIZE, before_run=self._before_run, after_run=self._after_run
         )
-        self.core = make_core(
+        self.folder = TemporaryDirectory()
+        self.core, self.keeper = make_keeping_core(
+            Path(self.folder.name),
+            segment_blocks=3,
+            min_blocks=1,
             num_blocks=NUM_BLOCKS,
             initial_blocks=3,
             slab_blocks=4,
@@ -160,12 +167,49 @@ class KVMachine(RuleBasedStateMachine):
         running = self.core.scheduler.running
         self.core.scheduler._preempt(running[data.draw(st.integers(0, len(running) - 1))])
 
+    @rule(is_looked_at=st.booleans(), prompt=st.lists(TOKENS, max_size=26))
+    def bring_back(self, is_looked_at: bool, prompt: list[int]) -> None:
+        self.core.bring_back(tuple(prompt), "chat" if is_looked_at else "")
+
+    @rule(count=st.integers(1, 5))
+    def the_keeper_works(self, count: int) -> None:
+        self.keeper.work(count)
+
+    @rule(num_steps=st.integers(1, 8), is_all_evicted=st.booleans())
+    def nobody_asks_anything_for_a_while(self, num_steps: int, is_all_evicted: bool) -> None:
+        self._run_until_idle()
+        self.keeper.ring()
+        for _ in range(num_steps):
+            self._step()
+            self.core.check()
+        self.keeper.work()
+        if is_all_evicted:
+            self.core.scheduler.kv._make_room(NUM_BLOCKS)
+
+    @precondition(lambda self: self.core._held)
+    @rule(data=st.data())
+    def a_request_waited_long_enough(self, data: st.DataObject) -> None:
+        held = data.draw(st.sampled_from(list(self.core._held.values())))
+        held.is_overdue = True
+
+    @rule(data=st.data(), is_deleted=st.booleans(), place=st.floats(0, 0.999))
+    def a_file_is_damaged_or_deleted(
+        self, data: st.DataObject, is_deleted: bool, place: float
+    ) -> None:
+        files = sorted(self.keeper._folder.path.glob("*"))
+        if not files:
+            return
+        file = data.draw(st.sampled_from(files))
+        content = bytearray(file.read_bytes())
+        content[int(place * len(content))] ^= 1
+        file.unlink() if is_deleted else file.write_bytes(content)
+
     @invariant()
     def books_balance_and_answers_are_right(self) -> None:
         KVMachine.num_steps_of_all += 1
         self.core.check()
         check_inspection(self.core)
-        check_metrics(self.core, self.prompts)
+        check_metrics(self.core, self._prompts_in_the_engine())
         for name, outcome in self.outcomes.items():
             if name in self.beams:
                 self._check_beams(name, outcome)
@@ -177,10 +221,7 @@ class KVMachine(RuleBasedStateMachine):
                 assert answer.text == text[: len(answer.text)]
 
     def teardown(self) -> None:
-        for _ in range(2_000):
-            if self.core.is_idle:
-                break
-            self._step()
+        self._run_until_idle()
         assert all(outcome.is_over for outcome in self.outcomes.values())
         self.books_balance_and_answers_are_right()
         self.core.unpin("system")
@@ -189,12 +230,24 @@ class KVMachine(RuleBasedStateMachine):
         pool = self.core.scheduler.kv.pool
         assert pool.num_held == 0
         assert pool.num_free + pool.num_cached == pool.num_blocks <= NUM_BLOCKS
+        self.folder.cleanup()
 
     def _submit(self, prompt: list[int], **options: Any) -> None:
         name = str(len(self.prompts))
         self.prompts[name] = prompt
         self.outcomes[name] = Outcome()
         collect(self.outcomes, self.core.submit(make_request(name, prompt, **options)))
+
+    def _prompts_in_the_engine(self) -> dict[str, list[int]]:
+        """Return the prompts that do not wait for files any more."""
+        return {name: p for name, p in self.prompts.items() if name not in self.core._held}
+
+    def _run_until_idle(self) -> None:
+        for _ in range(2_000):
+            if self.core.is_idle:
+                return
+            self.keeper.work()
+            self._step()
 
     def _step(self) -> None:
         collect(self.outcomes, self.core.step())
