@@ -6,7 +6,11 @@ import logging
 from dataclasses import replace
 from typing import Protocol
 
+from localpaged.engine.grammar import DEAD_END, DEAD_END_HINT
 from localpaged.engine.step_plan import PlannedRow, RowResult, StepPlan, StepResult
+from localpaged.errors import StepFailed
+
+FAILED_STEP_HINT = "Other chats go on. Try again; the log has the details."
 
 log = logging.getLogger(__name__)
 
@@ -47,3 +51,8 @@ def _run_alone(runner: Runner, row: PlannedRow, plan: StepPlan) -> RowResult | N
         log.exception("request %s failed alone", row.request_id)
         message = str(error).splitlines()[0] if str(error) else type(error).__name__
         return RowResult(error=f"The forward pass failed: {message}")
+
+
+def step_failed(error: str) -> StepFailed:
+    """Return what the user is told of a row that failed, and what may help."""
+    return StepFailed(error, hint=DEAD_END_HINT if error == DEAD_END else FAILED_STEP_HINT)

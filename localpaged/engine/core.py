@@ -12,7 +12,7 @@ from localpaged.engine.admission import check_request
 from localpaged.engine.answer import Answer, Vocabulary
 from localpaged.engine.beam_group import BeamGroup
 from localpaged.engine.beam_search import BeamSearch
-from localpaged.engine.containment import Runner, run_contained
+from localpaged.engine.containment import Runner, run_contained, step_failed
 from localpaged.engine.events import (
     Event,
     FailEvent,
@@ -252,7 +252,7 @@ class EngineCore:
             if live is None:
                 continue  # a sibling of this row failed the whole request
             if row_result is not None and row_result.error is not None:
-                events += self._fail(live, StepFailed(row_result.error, hint=FAILED_STEP_HINT))
+                events += self._fail(live, step_failed(row_result.error))
                 continue
             self._metrics.count_row(sequence, row)
             if row.start < sequence.num_prompt:
@@ -385,9 +385,6 @@ class EngineCore:
         self.scheduler.finish(answer.sequence)
         self._grammars.drop(answer.sequence.request.id)
         del self._answers[answer.sequence.id]
-
-
-FAILED_STEP_HINT = "Other chats go on. Try again; the log has the details."
 
 
 def _prefill_event(sequence: Sequence) -> PrefillEvent:

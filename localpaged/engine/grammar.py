@@ -21,6 +21,11 @@ JSON_LAYOUT: JsonCompileOptions = {
     "key_separator": ": ",
 }
 
+DEAD_END = "The grammar allows no token of this model here."
+DEAD_END_HINT = "Loosen the grammar there, or ask without it: trying again ends at the same place."
+NOTHING_FITS_HINT = "Loosen it: it describes no text at all, or none that this model can write."
+_BYTES = tuple(bytes([byte]) for byte in range(256))
+
 _PLACE = re.compile(r"(?:at )?([0-9]+)\(([0-9]+)\): ")
 
 
@@ -88,7 +93,10 @@ class GrammarCompiler:
         if begun_ids and not matcher.consume_tokens(list(begun_ids)):
             raise _unusable(grammar, "the answer did not begin by it")
         eos_ids = frozenset(self._tokenizer.eos_tokens)
-        return Matcher(matcher, eos_ids=eos_ids, eos_counts=not ignores_eos)
+        made = Matcher(matcher, eos_ids=eos_ids, eos_counts=not ignores_eos)
+        if not begun_ids and not made.is_over and not any(made.allowed):
+            raise _unusable(grammar, "it allows no answer", hint=NOTHING_FITS_HINT)
+        return made
 
     def _make_tokenizer(self) -> LLTokenizer:
         from llguidance import LLTokenizer, TokenizerWrapper
@@ -109,11 +117,13 @@ class GrammarCompiler:
 
 
 def check(grammar: Grammar) -> None:
-    """Raise BadParameter with what is wrong with a grammar; needs no vocabulary."""
+    """Raise BadParameter with what is wrong with a grammar; needs no model's vocabulary."""
     from llguidance import LLMatcher
 
     if complaint := LLMatcher.validate_grammar(_compilable(grammar)):
         raise _unusable(grammar, _reason(grammar, complaint))
+    # bytes alone can write whatever a vocabulary can
+    GrammarCompiler(_BYTES, eos_ids=frozenset()).compile(grammar, ignores_eos=False)
 
 
 class _TokenTable:
@@ -154,9 +164,10 @@ def _compilable(grammar: Grammar) -> str:
         raise _unusable(grammar, _first_line(str(error))) from error
 
 
-def _unusable(grammar: Grammar, reason: str) -> BadParameter:
+def _unusable(grammar: Grammar, reason: str, *, hint: str = "") -> BadParameter:
     kind = {"json_schema": "JSON schema", "regex": "regular expression", "lark": "grammar"}
-    return BadParameter(f"The {kind[grammar.kind]} cannot be used: {reason.rstrip('.')}.")
+    sentence = f"The {kind[grammar.kind]} cannot be used: {reason.rstrip('.')}."
+    return BadParameter(sentence, hint=hint)
 
 
 def _reason(grammar: Grammar, complaint: str) -> str:

@@ -9,12 +9,13 @@ import torch
 
 from localpaged.engine.drawing import DrawTask, draw_tokens
 from localpaged.engine.events import TokenLogprob
+from localpaged.engine.grammar import DEAD_END
 from localpaged.engine.logprobs import Measured, report
 from localpaged.engine.penalties import Adjusted, adjust
 from localpaged.engine.step_plan import Candidate, Draw, PlannedRow, RowResult
 
 NOT_FINITE = RowResult(error="The model produced numbers that are not finite.")
-NOTHING_ALLOWED = RowResult(error="The grammar allows no token of this model here.")
+NOTHING_ALLOWED = RowResult(error=DEAD_END)
 
 
 @dataclass(frozen=True, slots=True)

@@ -228,6 +228,9 @@ def test_branches_hits_neighbours_and_preemption_keep_each_ones_place(model):
         ("json_schema", "3"),
         ("regex", "("),
         ("regex", "(?=a)b"),
+        ("json_schema", '{"$ref": "#"}'),
+        ("json_schema", '{"enum": []}'),
+        ("regex", r"[^\s\S]"),
         ("lark", "start: missing"),
         ("lark", "no grammar at all"),
     ],
@@ -241,6 +244,7 @@ def test_what_cannot_be_compiled_is_refused_in_one_sentence(model, kind, text):
     with pytest.raises(BadParameter) as refused:
         check(Grammar(kind, text))
     assert refused.value.message == outcome.fail.error.message
+    assert refused.value.hint == outcome.fail.error.hint
     assert run(core, [make_request("b", PROMPT)])["b"].fail is None
 
 
@@ -288,7 +292,9 @@ def test_a_vocabulary_that_cannot_say_it_fails_the_request_alone(model, eos_ids)
             make_request("b", PROMPT, grammar=Grammar("regex", "[0-9]{5}")),
         ],
     )
-    assert "allows no token" in outcomes["a"].fail.error.message
+    error = outcomes["a"].fail.error
+    assert "allows no token" in error.message
+    assert "Loosen the grammar" in error.hint and "log" not in error.hint
     assert re.fullmatch("[0-9]{5}", outcomes["b"].text)
 
 
