@@ -52,7 +52,8 @@ class KVFolder:
 
     def make(self) -> None:
         """Make the folder, for its owner alone. Raises OSError."""
-        for folder in (self.root.parent, self.root, self.path):
+        # never what lies above: another root's parent may be everybody's, such as /tmp
+        for folder in (self.root, self.path):
             paths.ensure_private_dir(folder)
 
     def read(self, name: FileName) -> Segment:
