@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from rich.cells import cell_len
+from rich.cells import cell_len, set_cell_size
 from rich.segment import Segment
 from rich.style import Style as RichStyle
 from textual.content import Content, Span
@@ -33,6 +33,21 @@ def content_of(runs: Iterable[Run]) -> Content:
 def cells_of(runs: Iterable[Run]) -> int:
     """The width of runs on the screen."""
     return sum(cell_len(run.text) for run in runs)
+
+
+def cut_runs(runs: Iterable[Run], cells: int, *, mark: str = "…") -> list[Run]:
+    """Return what fits into so many cells; where that is not all, `mark` is its end."""
+    kept: list[Run] = []
+    room = cells
+    for run in runs:
+        used = cell_len(run.text)
+        if used > room:
+            mark = mark[: max(0, room)]
+            text = set_cell_size(run.text, max(0, room - cell_len(mark))) + mark
+            return [*kept, run._replace(text=text)]
+        kept.append(run)
+        room -= used
+    return kept
 
 
 class Painter:

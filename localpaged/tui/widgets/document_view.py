@@ -20,6 +20,7 @@ from localpaged.tui.session import SessionModel
 from localpaged.tui.transcript.cells import Cell, selected_text
 from localpaged.tui.transcript.document import Document
 from localpaged.tui.transcript.status import Moment
+from localpaged.tui.widgets.bare_rows import finished, has_bare_rows
 
 if TYPE_CHECKING:
     from textual.selection import Selection
@@ -168,30 +169,12 @@ class DocumentView(ScrollView, can_focus=True):
     # drawing
 
     def render_lines(self, crop: Region) -> list[Strip]:
-        """Paint rows of the viewport.
-
-        Textual puts every row through borders, padding and tint each time it moves. Where there
-        are none of these, rows that were painted before are taken as they are: with eight panes
-        that scroll it is most of the screen's cost.
-        """
-        if not self._is_bare:
+        """Paint rows of the viewport; those that were painted before are taken as they are."""
+        if self.styles.padding or not has_bare_rows(self):
             return super().render_lines(crop)
-        width = self.size.width
-        background = self.background_colors[1]
-        ground = self._paint().ground
-        strips = [self.render_line(y).adjust_cell_length(width, ground) for y in crop.line_range]
-        for each in self.get_line_filters():
-            strips = [strip.apply_filter(each, background) for strip in strips]
-        if crop.column_span != (0, width):
-            strips = [strip.crop(*crop.column_span) for strip in strips]
-        return strips
-
-    @property
-    def _is_bare(self) -> bool:
-        """Whether nothing is drawn around or over the rows."""
-        styles = self.styles
-        has_outline = any(edge for edge, _ in styles.outline)
-        return not (styles.gutter or has_outline or styles.tint.a) and self.opacity == 1.0
+        width, ground = self.size.width, self._paint().ground
+        rows = (self.render_line(y).adjust_cell_length(width, ground) for y in crop.line_range)
+        return finished(self, rows, crop)
 
     def render_line(self, y: int) -> Strip:
         """Paint one row of the viewport."""
