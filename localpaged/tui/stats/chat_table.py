@@ -88,9 +88,8 @@ class ChatTable(LineList):
     def sort(self, order: Order) -> None:
         """Put the chats in another order; the cursor goes to the first row."""
         self.order = order
-        self._cursor = 0
-        self.scroll_to(y=0, animate=False)
         self.show(self._chats, block_bytes=self._block_bytes)
+        self._go_to(0)
 
     def line_at(self, y: int) -> Line:
         """Return a chat's row."""

@@ -101,7 +101,7 @@ class _Head:
             ]
         if model.host.total_blocks:
             used = f"{grouped(model.host.used_blocks)} of {grouped(model.host.total_blocks)} blocks"
-            told.append(_told("host memory", used))
+            told.append(_told("host", used))
         return self._row("Slots", bar, told)
 
     def _totals(self) -> InkLine:
