@@ -175,6 +175,7 @@ class Answers:
         self._meter = meter
         self._readers = [AnswerReader(i, kind) for i in range(ticket.request.num_samples)]
         self._usages: dict[int, Usage] = {}
+        self._is_read = False
 
     @property
     def bill(self) -> Bill:
@@ -204,10 +205,11 @@ class Answers:
             is_over = self.ticket.is_over
             if deltas := [delta for delta in new.values() if not delta.is_empty]:
                 yield deltas
+        self._is_read = True
 
     def close(self) -> None:
         """Nobody reads on, or all was read; a request that is not over is ended in the engine."""
-        self._meter.end(has_failed=self.failure is not None, is_over=self.ticket.is_over)
+        self._meter.end(has_failed=self.failure is not None, is_read=self._is_read)
         self.ticket.close()
 
     def _take(self, event: TokenEvent | FinishEvent, delta: Delta) -> None:

@@ -67,23 +67,22 @@ class RequestMeter:
             self._last_token_s = arrived.at_s
         self._reasons += [e.reason for e in arrived.events if isinstance(e, FinishEvent)]
 
-    def end(self, *, has_failed: bool, is_over: bool) -> None:
-        """The request is done with: it has failed, is over, or was left by its client."""
+    def end(self, *, has_failed: bool, is_read: bool) -> None:
+        """The request is done with: it has failed, was read, or was left by its client."""
         took_s = time.perf_counter() - self._began_s
         self._meters.latency.labels(self._model).observe(took_s)
-        for reason in self._reasons:
-            self._meters.ended.labels(self._model, _REASONS[reason]).inc()
-        if has_failed:
-            self._meters.ended.labels(self._model, "error").inc()
-        elif not is_over:
-            self._meters.ended.labels(self._model, "abort").inc()
+        ends = [_REASONS[reason] for reason in self._reasons]
+        if has_failed or not is_read:
+            ends = ["error" if has_failed else "abort"]
+        for end in ends:
+            self._meters.ended.labels(self._model, end).inc()
 
 
 class Meters:
     """The server's own counts and, at each look, the engine's. Any thread may look."""
 
     def __init__(self, snapshots: Snapshots) -> None:
-        disable_created_metrics()  # a time beside every count, which nobody asks for
+        disable_created_metrics()  # type: ignore[no-untyped-call]  # a time beside every count, which nobody asks for
         self._registry = registry = CollectorRegistry(auto_describe=False)
         registry.register(_EngineCollector(snapshots))
         self.ttft = Histogram(

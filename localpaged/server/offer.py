@@ -17,7 +17,7 @@ from localpaged.engine.events import (
 )
 from localpaged.errors import LocalPagedError
 from localpaged.prompt import ChatModel
-from localpaged.server.errors import ApiError, api_error_of, is_loading, no_such_model
+from localpaged.server.errors import SERVER, ApiError, is_loading, no_such_model
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ class Offer:
     def find(self, name: str) -> Served:
         """Return the model of that name. Raises ApiError: unknown, loading or gone."""
         if self.failure is not None:
-            raise api_error_of(self.failure)
+            raise ApiError(503, self.failure.message, type=SERVER, code="engine_stopped")
         served = self.served()
         for each in served:
             if each.name == name:
@@ -114,10 +114,3 @@ class Offer:
         except LocalPagedError:
             return None  # its file was taken away while it is loaded
         return opened if opened.done() and opening_error(opened) is None else None
-
-
-def not_ready(offer: Offer) -> ApiError:
-    """Return why the default model does not answer."""
-    if offer.failure is not None:
-        return api_error_of(offer.failure)
-    return is_loading(offer.stage or "default model")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from localpaged.errors import ConfigError
 
@@ -29,7 +29,7 @@ class ServerSettings:
 
     host: str = DEFAULT_HOST
     port: int = DEFAULT_PORT
-    api_key: str = ""
+    api_key: str = field(default="", repr=False)
     allowed_hosts: tuple[str, ...] = ()
     origins: tuple[str, ...] = ()
     body_bytes: int = 16 << 20

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 import httpx2 as httpx
 
 from localpaged.chat.models import EmptyShelf
+from localpaged.engine.engine import Engine
+from localpaged.engine.events import ReadyEvent
 from localpaged.engine.params import SamplingParams
 from localpaged.server.listener import HttpServer
 from localpaged.server.settings import ServerSettings
@@ -19,6 +21,8 @@ from testkit.fake_model import FakeChatModel
 from testkit.scripted_engine import ScriptedEngine
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from localpaged.engine.port import EnginePort
     from localpaged.prompt import ChatModel
 
@@ -115,3 +119,24 @@ def texts(pieces: Sequence[dict[str, Any]], index: int = 0) -> str:
         for choice in piece["choices"]
         if choice["index"] == index
     )
+
+
+@contextmanager
+def tiny(folder: Path, *, num_blocks: int = 160, **settings: Any) -> Iterator[tuple[Served, Any]]:
+    """Serve a real engine over the tiny model in `folder`; also return its core."""
+    from testkit.decoders import load_decoder, make_decoder_core
+
+    decoder, opened = load_decoder(folder)
+    core = make_decoder_core(
+        decoder,
+        num_blocks=num_blocks,
+        token_bytes=opened.chat.token_bytes,
+        eos_ids=opened.chat.eos_ids,
+    )
+    ready = ReadyEvent(opened.chat.name, "cpu", "float32", core.config.context_length, 0.1)
+    engine = Engine(lambda on_load: (core, ready))
+    with serving(engine, opened.chat, **settings) as served:
+        engine.start()
+        wait_ready(served)
+        yield served, core
+        engine.close()

@@ -1,0 +1,170 @@
+"""Whoever goes away, reads slowly or says nothing costs the others nothing; ends are told."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from testkit.http_server import Served, scripted, tiny
+
+LONG = ["word "] * 4_000
+
+
+def wait_until(is_so: Callable[[], bool], *, timeout_s: float = 10.0) -> None:
+    end_s = time.monotonic() + timeout_s
+    while not is_so():
+        assert time.monotonic() < end_s, "it did not happen"
+        time.sleep(0.005)
+
+
+def ask_raw(served: Served, **fields: Any) -> socket.socket:
+    """Send a request over a socket of our own and return it, unread."""
+    body = json.dumps(
+        {"model": served.model.name, "messages": [{"role": "user", "content": "x"}], **fields}
+    ).encode()
+    connection = socket.create_connection(("127.0.0.1", served.server.port), timeout=10)
+    head = (
+        "POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\n"
+        f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+    )
+    connection.sendall(head.encode() + body)
+    return connection
+
+
+@pytest.mark.parametrize("is_stream", [True, False])
+def test_a_client_that_goes_away_frees_its_blocks(tiny_folder, is_stream):
+    with tiny(tiny_folder) as (served, core):
+        for _ in range(3):
+            connection = ask_raw(served, stream=is_stream, max_tokens=1_500, ignore_eos=True, n=2)
+            wait_until(lambda: core.scheduler.kv.pool.num_held > 4)
+            connection.close()
+            wait_until(lambda: core.is_idle)
+
+        assert core.scheduler.kv.pool.num_held == 0
+        core.check()
+        assert served.chat(max_tokens=3).status_code == 200
+        page = served.http.get("/metrics").text
+    assert 'request_success_total{finished_reason="abort",model_name="llama"} 3.0' in page
+
+
+def test_a_client_that_goes_away_while_it_waits_is_forgotten():
+    with scripted((LONG,), tokens_per_s=50.0) as served:
+        ask_raw(served).close()
+        wait_until(lambda: len(served.engine.cancelled) == 1)
+
+
+def test_a_reader_that_takes_nothing_holds_up_nobody_and_is_cut_off():
+    pieces = ["x" * 100_000] * 4_000  # far more than sockets buffer
+    scripts = iter([pieces])
+    with scripted(
+        lambda request: next(scripts, ["quick"]), tokens_per_s=200.0, stall_s=0.3
+    ) as served:
+        slow = ask_raw(served, stream=True)
+        served.engine.wait_submitted(1)
+        assert served.chat().json()["choices"][0]["message"]["content"] == "quick"
+        wait_until(lambda: served.engine.cancelled == [served.engine.submitted[0].id])
+        slow.close()
+
+
+def test_a_connection_that_says_nothing_is_closed():
+    with scripted(read_s=0.2) as served:
+        with socket.create_connection(("127.0.0.1", served.server.port), timeout=10) as silent:
+            assert silent.recv(10) == b""
+        with socket.create_connection(("127.0.0.1", served.server.port), timeout=10) as slow:
+            slow.sendall(b"GET / HTTP/1.1\r\nHost: x")
+            assert slow.recv(10) == b""
+        assert served.chat().status_code == 200
+
+
+def test_a_body_that_does_not_arrive_is_given_up():
+    with scripted(read_s=0.3) as served:
+        with socket.create_connection(("127.0.0.1", served.server.port), timeout=10) as slow:
+            slow.sendall(
+                b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\n"
+                b"Content-Type: application/json\r\nContent-Length: 100\r\n\r\n{"
+            )
+            assert b" 408 " in slow.recv(100)
+        assert served.chat().status_code == 200
+
+
+def test_open_streams_may_end_when_the_server_stops():
+    with scripted((["a"] * 60,), tokens_per_s=100.0, grace_s=10.0) as served:
+        lines: list[str] = []
+
+        def read() -> None:
+            with served.http.stream("POST", "/v1/chat/completions", json=_body()) as response:
+                lines.extend(response.iter_lines())
+
+        reading = threading.Thread(target=read)
+        reading.start()
+        served.engine.wait_submitted(1)
+        served.server.stop()
+        reading.join(timeout=10)
+
+    assert lines[-2:] == ["data: [DONE]", ""]
+    assert sum('"content":"a' in line for line in lines) >= 1
+
+
+@pytest.mark.parametrize("stops", [1, 2])
+def test_streams_that_do_not_end_are_told_that_the_server_does(stops):
+    with scripted((LONG,), tokens_per_s=100.0, grace_s=0.2 if stops == 1 else 60.0) as served:
+        lines: list[str] = []
+
+        def read() -> None:
+            with served.http.stream("POST", "/v1/chat/completions", json=_body()) as response:
+                lines.extend(response.iter_lines())
+
+        reading = threading.Thread(target=read)
+        reading.start()
+        served.engine.wait_submitted(1)
+        wait_until(lambda: served.engine.snapshot().generated_tokens > 3)
+        for _ in range(stops):
+            served.server.stop()
+        reading.join(timeout=10)
+        assert not reading.is_alive()
+
+    told = [line for line in lines if line]
+    assert json.loads(told[-1].removeprefix("data: "))["error"]["code"] == "shutting_down"
+
+
+def test_nobody_is_accepted_after_the_end():
+    with scripted() as served:
+        port = served.server.port
+        served.server.close()
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(("127.0.0.1", port), timeout=2)
+        served.server.close()
+
+
+def test_eight_clients_are_answered_side_by_side(tiny_served):
+    served, core = tiny_served
+    answers: dict[int, str] = {}
+
+    def ask(number: int) -> None:
+        response = served.chat(f"client {number}", max_tokens=30, temperature=0)
+        answers[number] = response.json()["choices"][0]["message"]["content"]
+
+    threads = [threading.Thread(target=ask, args=(number,)) for number in range(8)]
+    steps = core._metrics.steps
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    taken = core._metrics.steps - steps
+    alone = dict(answers)
+    for number in range(8):
+        ask(number)
+
+    assert alone == answers
+    assert taken < 8 * 30, "they shared steps"
+
+
+def _body() -> dict[str, Any]:
+    message = {"role": "user", "content": "x"}
+    return {"model": "fake-model", "messages": [message], "stream": True}
