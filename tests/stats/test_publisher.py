@@ -9,7 +9,6 @@ import stat
 import subprocess
 import sys
 import threading
-import time
 from contextlib import suppress
 from pathlib import Path
 
@@ -22,7 +21,7 @@ from localpaged.stats.protocol import DETAILS, MAX_REQUEST_BYTES
 from localpaged.stats.reader import EngineGone, StatsReader, engine_sockets, open_engines
 from localpaged.stats.schema import SCHEMA_MAJOR
 from testkit.engine_runs import make_core, make_request, run
-from testkit.stats_source import CoreSource, read_from, telling
+from testkit.stats_source import CoreSource, eventually, read_from, telling
 
 HOSTILE = "\x1b]52;c;x\x07 [b]{}\u202e\u200b\udcff"
 NOTHING: frozenset[str] = frozenset()
@@ -34,14 +33,6 @@ def plain(thread):
 
 def lines(connection):
     return connection.makefile("rb")
-
-
-def eventually(is_so, *, seconds=10.0):
-    """Wait for another thread or process to get there."""
-    ends = time.monotonic() + seconds
-    while not is_so():
-        assert time.monotonic() < ends, "it never came to that"
-        threading.Event().wait(0.002)
 
 
 def test_a_reader_gets_all_that_was_asked_for():

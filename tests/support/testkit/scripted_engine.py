@@ -307,6 +307,7 @@ class ScriptedEngine(ScriptedMemory):
         if running.computed_tokens == 0:
             running.cached_tokens = self._totals.cached_tokens(running.request)
             running.computed_tokens = running.cached_tokens
+            self._totals.requests += 1
             self._totals.prompt_tokens += len(prompt)
             self._totals.cached_prompt_tokens += running.cached_tokens
         running.computed_tokens = min(
@@ -373,6 +374,7 @@ class ScriptedEngine(ScriptedMemory):
             cached_blocks=cached,
             free_blocks=self._total_blocks - held - cached,
             sequences=tuple(view(r, is_loaded=self._is_loaded) for r in running),
+            requests=totals.requests,
             steps=totals.steps,
             prompt_tokens=totals.prompt_tokens,
             cached_prompt_tokens=totals.cached_prompt_tokens,

@@ -45,6 +45,7 @@ class Totals:
     """Counts since the start, and what was computed for which chat."""
 
     steps: int = 0
+    requests: int = 0
     prompt_tokens: int = 0
     cached_prompt_tokens: int = 0
     generated_tokens: int = 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
@@ -89,3 +90,11 @@ def read_from(thread: StatsThread, *, timeout_s: float = WAIT_S) -> StatsReader:
     """Connect to a thread."""
     assert isinstance(thread.path, Path)
     return StatsReader(thread.path, timeout_s=timeout_s)
+
+
+def eventually(is_so: Callable[[], object]) -> None:
+    """Wait for another thread or process to get there."""
+    ends_s = time.monotonic() + WAIT_S
+    while not is_so():
+        assert time.monotonic() < ends_s, "it never came to that"
+        threading.Event().wait(0.002)
