@@ -7,8 +7,11 @@ from statistics import median
 from typing import Any
 
 from textual.screen import Screen
+from textual.strip import Strip
 
 from localpaged.tui.markdown.blocks import markdown_lines
+from localpaged.tui.markdown.line import Line
+from localpaged.tui.paint import Painter
 from testkit.past_chats import write_chat
 from testkit.screens import LARGE, open_service, stage
 from testkit.scripted_engine import ScriptedEngine
@@ -86,3 +89,29 @@ async def test_a_running_answer_costs_no_layout(monkeypatch):
                 engine.step()
                 await shown.beat()
             assert layouts == []
+
+
+async def test_of_a_paragraph_that_grows_only_the_rows_that_differ_are_painted(monkeypatch):
+    engine = ScriptedEngine([["lighthouse "] * 120])
+    with open_service(engine) as service:
+        async with stage(service, engine) as shown:
+            await shown.ask("x")
+            await shown.step(60)
+            painted: list[str] = []
+            original = Painter.strip
+
+            def counting(painter: Painter, line: Line, **options: Any) -> Strip:
+                painted.append(line.plain)
+                return original(painter, line, **options)
+
+            monkeypatch.setattr(Painter, "strip", counting)
+            rows = shown.transcript.document.num_lines
+            steps = 12
+            for _ in range(steps):
+                engine.step()
+                await shown.beat()
+            answer_rows = [text for text in painted if text.startswith("lighthouse")]
+            gained = shown.transcript.document.num_lines - rows
+            assert gained >= 1
+            # each step its own row, and that which a word was wrapped into
+            assert steps <= len(answer_rows) <= steps + 2 * gained
