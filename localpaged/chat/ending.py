@@ -37,7 +37,7 @@ def ended_row(live: LiveTurn, ending: Ending, *, now: float) -> Turn:
         return replace(
             row,
             prompt_tokens=usage.prompt_tokens,
-            cached_tokens=usage.cached_tokens,
+            cached_tokens=usage.cached_tokens if usage.is_cache_told else None,
             completion_tokens=usage.completion_tokens,
             ttft_s=usage.ttft_s,
             decode_s=usage.decode_s,

@@ -44,9 +44,14 @@ class ModelChoice:
     endpoint: str = ""
 
 
+def is_address(choice: str) -> bool:
+    """Whether a model was chosen by where its endpoint is."""
+    return choice.lower().startswith(("http://", "https://"))
+
+
 def name_of(choice: str) -> str:
     """Return what the model is called that a chat chose by its name or path; "" stays ""."""
-    if choice.lower().startswith(("http://", "https://")):
+    if is_address(choice):
         url, _, model = choice.partition("#")
         return f"{model}@{url.partition('//')[2].partition('/')[0]}"
     is_path = choice.startswith("/")

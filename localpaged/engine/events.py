@@ -15,6 +15,7 @@ class Usage:
 
     `prompt_tokens` = `cached_tokens` (found in the prefix tree) + tokens computed by prefill.
     `ttft_s` runs from submit to the first token; `decode_s` from the first to the last token.
+    `is_cache_told`: an endpoint may not say what of a prompt it had.
     """
 
     prompt_tokens: int
@@ -22,6 +23,7 @@ class Usage:
     completion_tokens: int
     ttft_s: float
     decode_s: float
+    is_cache_told: bool = True
 
     @property
     def new_tokens(self) -> int:
@@ -135,7 +137,8 @@ class LoadEvent:
 class ReadyEvent:
     """The model is loaded and the first request can run at once.
 
-    `is_further`: it is not the one that chats begin with. A context of 0 tokens is not known.
+    `is_further`: it is not the one that chats begin with. `is_endpoint`: it is asked over HTTP,
+    and a context of 0 tokens is not known.
     """
 
     model_name: str
@@ -144,6 +147,7 @@ class ReadyEvent:
     context_length: int
     load_s: float
     is_further: bool = False
+    is_endpoint: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -233,6 +233,7 @@ class RemoteEngine:
                 ReadyEvent(
                     *(name, host, "endpoint", session.model.context_length, seconds),
                     is_further=not is_default,
+                    is_endpoint=True,
                 )
             )
         if failure is not None:

@@ -116,4 +116,5 @@ def _usage(tally: Tally | None, submitted_s: float, first_s: float, last_s: floa
         tally.completion_tokens,
         max(0.0, first_s - submitted_s),
         last_s - first_s,
+        is_cache_told=tally.cached_tokens is not None,
     )

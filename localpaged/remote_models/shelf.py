@@ -35,6 +35,8 @@ class RemoteShelf:
 
     def open(self, choice: str) -> Future[ChatModel]:
         """See ModelShelf. An endpoint is open at once: what keeps it from answering comes later."""
+        if (known := self._models.get(choice)) is not None:
+            return opened(known)  # by its address first: turns have its name
         endpoint = find_endpoint(choice, self._endpoints)
         if endpoint is None:
             return self._local.open(choice)

@@ -245,6 +245,8 @@ class LocalPagedApp(App[None]):
                 self.commands.answers.resume_stopped(changes.to_resume)
                 self.commands.context.ended(changes.ended)
                 self.commands.branches.ended(changes.ended)
+            for away in changes.away:
+                self.tell_error(away)
             for missing in changes.missing:
                 self.tell(f"{missing.chosen} is not here any more; {missing.default} answers.")
             snapshot = self.service.snapshot()

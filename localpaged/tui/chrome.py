@@ -13,6 +13,7 @@ from localpaged.tui.figures import byte_size, compact, grouped, percent, rate
 from localpaged.tui.glyphs import Glyphs
 from localpaged.tui.hint_line import GAP, fitted_runs, hint_of
 from localpaged.tui.keys import footer_actions, key_of
+from localpaged.tui.limits import is_limited
 from localpaged.tui.markdown.line import STRONG, Line, Role, Run, indent
 from localpaged.tui.markdown.wrap import wrap_runs
 from localpaged.tui.paint import cells_of
@@ -166,7 +167,13 @@ def failure_lines(error: LocalPagedError, glyphs: Glyphs, cells: int) -> list[Li
 
 
 def hint_runs(
-    snapshot: EngineSnapshot, *, focus: str, num_running: int, can_stop: bool, cells: int
+    snapshot: EngineSnapshot,
+    *,
+    focus: str,
+    num_running: int,
+    can_stop: bool,
+    cells: int,
+    is_endpoint: bool = False,
 ) -> tuple[list[Run], list[Run]]:
     """The bottom line: the keys that matter most, as many as fit; the speed of all chats."""
     right: list[Run] = []
@@ -178,7 +185,8 @@ def hint_runs(
     # the two stand a few cells apart
     room = cells - cells_of(right) - (len(GAP) if right else 0)
     told = (action for action in footer_actions(focus) if action.id != "stop" or can_stop)
-    return fitted_runs(map(hint_of, told), room), right
+    hints = (hint_of(a, is_off=is_endpoint and is_limited(a.id)) for a in told)
+    return fitted_runs(hints, room), right
 
 
 def placeholder(engine: EngineStatus, session: SessionModel) -> str:

@@ -37,7 +37,7 @@ def context_use(session: SessionModel, engine: EngineStatus) -> ContextUse | Non
     if answer.usage is not None:
         used = answer.usage.prompt_tokens + answer.usage.completion_tokens
         return ContextUse(used, limit)
-    if answer.prefill is not None:
+    if answer.prefill is not None and answer.prefill.prompt_tokens:
         asked = answer.prefill.prompt_tokens - answer.prefill.begun_tokens
         return ContextUse(asked + answer.token_count, limit)
     refused = answer.turn.prompt_tokens
@@ -52,11 +52,14 @@ def mark_full(session: SessionModel, engine: EngineStatus) -> None:
         turn, ready = entry.turn, engine.ready_of(entry.turn.model)
         is_cut = entry.finish_reason is FinishReason.LENGTH or turn.status is TurnStatus.ERROR
         used = entry.turn.prompt_tokens + (turn.completion_tokens or 0)
-        entry.is_context_full = is_cut and ready is not None and used >= ready.context_length
+        limit = 0 if ready is None or ready.is_endpoint else ready.context_length
+        entry.is_context_full = is_cut and 0 < limit <= used
 
 
 def fills_context(ended: TurnEnded, ready: ReadyEvent | None) -> bool:
     """Whether a question found no room in the context, or its answer was cut by it."""
+    if ready is not None and ready.is_endpoint:
+        return False  # nobody here can count the ways on
     if isinstance(ended.error, PromptTooLong):
         return True
     usage = ended.usage

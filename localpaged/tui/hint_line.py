@@ -22,11 +22,12 @@ class Hint:
     key: str
     word: str
     rank: int = LATER
+    is_off: bool = False
 
 
-def hint_of(action: Action) -> Hint:
-    """What the bottom line tells of an action."""
-    return Hint(action.shown, action.footer, _RANKS.get(action.id, LATER))
+def hint_of(action: Action, *, is_off: bool = False) -> Hint:
+    """What the bottom line tells of an action; faint when it cannot be done now."""
+    return Hint(action.shown, action.footer, _RANKS.get(action.id, LATER), is_off)
 
 
 def help_hint() -> Hint:
@@ -51,4 +52,7 @@ def fitted_runs(hints: Iterable[Hint], cells: int) -> list[Run]:
 
 
 def _runs(hint: Hint) -> list[Run]:
-    return [Run(hint.key, Role.TEXT), Run(f" {hint.word}", Role.FAINT)]
+    return [
+        Run(hint.key, Role.FAINT if hint.is_off else Role.TEXT),
+        Run(f" {hint.word}", Role.FAINT),
+    ]

@@ -364,4 +364,5 @@ def _usage(turn: Turn) -> Usage | None:
         completion_tokens=turn.completion_tokens,
         ttft_s=turn.ttft_s or 0.0,
         decode_s=turn.decode_s or 0.0,
+        is_cache_told=turn.cached_tokens is not None,
     )

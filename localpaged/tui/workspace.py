@@ -66,6 +66,7 @@ class Changes:
     to_resume: list[SessionModel] = field(default_factory=list)
     ended: list[told.TurnEnded] = field(default_factory=list)
     missing: list[told.TurnModelMissing] = field(default_factory=list)
+    away: list[LocalPagedError] = field(default_factory=list)
     has_ended: bool = False
     is_engine: bool = False
 
@@ -295,7 +296,14 @@ class Workspace:
             else:
                 self._take_engine(event)
                 changes.is_engine = True
+                if isinstance(event, told.ModelFailed) and self._is_default_away(event):
+                    changes.away.append(event.error)
         return changes
+
+    def _is_default_away(self, event: told.ModelFailed) -> bool:
+        """Whether the default model is an endpoint that did not answer: the next message tries."""
+        ready = self.engine.ready
+        return ready is not None and ready.is_endpoint and event.model_name == ready.model_name
 
     def _take_turn(
         self, event: told.TurnPrefill | told.TurnText | told.TurnEnded, changes: Changes

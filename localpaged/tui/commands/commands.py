@@ -20,7 +20,8 @@ from localpaged.tui.commands.memory import MemoryCommands
 from localpaged.tui.commands.options import OptionCommands
 from localpaged.tui.commands.tokens import TokenCommands
 from localpaged.tui.commands.writing import WritingCommands
-from localpaged.tui.keys import BY_SLASH, commands, key_of
+from localpaged.tui.keys import ACTIONS, BY_SLASH, commands, key_of
+from localpaged.tui.limits import is_limited, why_not
 from localpaged.tui.screens.help import HelpScreen
 from localpaged.tui.screens.picker import Choice, PickerScreen
 from localpaged.tui.session import Draft
@@ -125,6 +126,9 @@ class Commands(CommandGroup):
 
     def run(self, action_id: str) -> None:
         """Do what the table calls `action_id`; the key that stops things closes an offer first."""
+        if reason := self._why_not(action_id):
+            self._app.tell(f"{reason}.", is_error=True)
+            return
         if not (action_id == "stop" and self.completion.close()):
             self.deeds[action_id]()
 
@@ -166,11 +170,13 @@ class Commands(CommandGroup):
 
     def palette(self) -> None:
         """Every command, narrowed by typing."""
-        choices = [
-            Choice(action.id, action.label, action.note)
-            for action in commands()
-            if action.id != "palette"
-        ]
+        choices = []
+        for action in commands():
+            if action.id != "palette":
+                reason = self._why_not(action.id)
+                choices.append(
+                    Choice(action.id, action.label, reason or action.note, is_off=bool(reason))
+                )
 
         def chosen(action_id: str | None) -> None:
             if action_id is not None:
@@ -180,7 +186,8 @@ class Commands(CommandGroup):
 
     def show_help(self) -> None:
         """Every key and command."""
-        self._app.push_screen(HelpScreen(self._screen.focus_name))
+        reasons = {a.id: reason for a in ACTIONS if (reason := self._why_not(a.id))}
+        self._app.push_screen(HelpScreen(self._screen.focus_name, reasons=reasons))
 
     def leave(self) -> None:
         """The least destructive first: copy, stop, put the draft aside, offer to quit."""
@@ -201,6 +208,12 @@ class Commands(CommandGroup):
             self._leave_until_s = monotonic() + LEAVE_AGAIN_S
             self._app.tell(f"Press {key_of('leave')} again to quit", for_s=LEAVE_AGAIN_S)
 
+    def _why_not(self, action_id: str) -> str:
+        if not is_limited(action_id):
+            return ""
+        answer = self._transcript.chosen_answer
+        return why_not(action_id, self._workspace.current, answer, self._app.service.abilities)
+
     def _slash(self, draft: Draft) -> None:
         name, _, argument = draft.full[1:].partition(" ")
         action = BY_SLASH.get(name)
@@ -215,5 +228,8 @@ class Commands(CommandGroup):
         elif action.id not in self.told:
             self._prompt.give_back(draft)
             self._app.tell(f"/{action.slash} takes nothing behind it.", is_error=True)
+        elif reason := self._why_not(action.id):
+            self._prompt.give_back(draft)
+            self._app.tell(f"{reason}.", is_error=True)
         elif not self.told[action.id](argument.strip()):
             self._prompt.give_back(draft)

@@ -6,6 +6,8 @@ import shlex
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from localpaged.abilities import Ability
+from localpaged.chat.models import is_address
 from localpaged.chat.sampling_options import find_option, unpack_overrides
 from localpaged.errors import BadParameter, LocalPagedError, ModelNotFound
 from localpaged.plain_text import visible
@@ -70,7 +72,9 @@ class OptionCommands(CommandGroup):
         """Have the model of that name answer from now on."""
         try:
             known = self._app.service.models()
-            if all(model.name != name for model in known):
+            if is_address(name):
+                self._app.service.load_model(name)
+            elif all(model.name != name for model in known):
                 names = ", ".join(visible(model.name) for model in known) or "none"
                 raise ModelNotFound(f"There is no model {name!r} here.", hint=f"There are {names}.")
         except LocalPagedError as error:
@@ -82,13 +86,13 @@ class OptionCommands(CommandGroup):
     def choose_loaded(self) -> None:
         """Choose a model to load beforehand."""
         models = self._app.service.models()
-        others = [model.name for model in models if not (model.is_loaded or model.is_loading)]
+        others = [m.name for m in models if not (m.is_loaded or m.is_loading or m.endpoint)]
         self._choose(others, self.load_model, otherwise="Every model here is loaded.")
 
     def choose_unloaded(self) -> None:
         """Choose a model whose memory is given back."""
         models = self._app.service.models()
-        loaded = [model.name for model in models if model.is_loaded and not model.is_default]
+        loaded = [m.name for m in models if m.is_loaded and not (m.is_default or m.endpoint)]
         self._choose(loaded, self.unload_model, otherwise="No further model is loaded.")
 
     def _choose(self, names: list[str], use: Callable[[str], bool], *, otherwise: str) -> None:
@@ -120,6 +124,9 @@ class OptionCommands(CommandGroup):
 
     def unload_model(self, name: str) -> bool:
         """Give the memory of a model back; a chat that needs it loads it again."""
+        if reason := self._app.service.abilities(name).why_not(Ability.UNLOAD):
+            self._app.tell(f"{reason}.", is_error=True)
+            return False
         if all(model.name != name or not model.is_loaded for model in self._app.service.models()):
             self._app.tell(f"{visible(name)} is not loaded.", is_error=True)
             return False
@@ -202,6 +209,7 @@ class OptionCommands(CommandGroup):
             models=[_choice(model) for model in known],
             default_model=default,
             num_read_again=tokens_after_system(self._workspace.current),
+            abilities=self._app.service.abilities,
         )
 
 
@@ -228,6 +236,9 @@ def tokens_after_system(session: SessionModel) -> int:
 
 def _choice(model: ModelChoice) -> Choice:
     notes = [byte_size(model.file_bytes)] if model.file_bytes else []
+    if model.endpoint:
+        notes = ["endpoint", visible(model.endpoint), *(["default"] if model.is_default else [])]
+        return Choice("" if model.is_default else model.name, model.name, ", ".join(notes))
     notes += ["loaded"] if model.is_loaded else ["loading"] if model.is_loading else []
     notes += ["default"] if model.is_default else []
     return Choice("" if model.is_default else model.name, model.name, ", ".join(notes))

@@ -15,6 +15,7 @@ from localpaged.tui.memory.views import ChatColours, Picture, View, picture
 from localpaged.tui.workspace import Workspace
 
 if TYPE_CHECKING:
+    from localpaged.chat.models import ModelChoice
     from localpaged.chat.service import ChatService
 
 INSPECT_S = 0.2
@@ -146,7 +147,9 @@ class MemoryLook:
         except LocalPagedError:
             # a folder of models that cannot be read is told where models are chosen
             return [""]
-        return ["" if choice.is_default else choice.name for choice in choices if choice.is_loaded]
+        return [
+            "" if choice.is_default else choice.name for choice in choices if _has_memory(choice)
+        ]
 
     def _change_model(self, model: str) -> None:
         self.model = model
@@ -170,3 +173,7 @@ class MemoryLook:
         # a model that was unloaded, or an engine that ended, which the screen tells
         self._is_asked = False
         self._change_model("")
+
+
+def _has_memory(choice: ModelChoice) -> bool:
+    return choice.is_loaded and not choice.endpoint

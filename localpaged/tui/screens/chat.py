@@ -20,6 +20,7 @@ from localpaged.tui.edit_line import edit_runs
 from localpaged.tui.glyphs import Glyphs
 from localpaged.tui.keys import ACTIONS
 from localpaged.tui.paint import content_of
+from localpaged.tui.session import SessionModel
 from localpaged.tui.transcript.status import Moment
 from localpaged.tui.widgets.document_view import MAX_COLUMN_CELLS
 from localpaged.tui.widgets.prompt import Prompt
@@ -27,7 +28,7 @@ from localpaged.tui.widgets.sidebar import Sidebar
 from localpaged.tui.widgets.status_line import StatusLine
 from localpaged.tui.widgets.suggestions import Suggestions
 from localpaged.tui.widgets.transcript import Transcript
-from localpaged.tui.workspace import Changes, Workspace
+from localpaged.tui.workspace import Changes, EngineStatus, Workspace
 
 if TYPE_CHECKING:
     from textual import events
@@ -190,6 +191,7 @@ class ChatScreen(Screen[None]):
                 num_running=len(workspace.running),
                 can_stop=current.open_answer is not None,
                 cells=self._hints.content_size.width,
+                is_endpoint=_is_by_endpoint(current, engine),
             )
         )
         if self.sidebar.display:
@@ -358,3 +360,10 @@ class ChatScreen(Screen[None]):
         is_below = event.widget is not None and event.widget.id == "state"
         if is_below and self._unseen_lines is not None:
             self.transcript.follow()
+
+
+def _is_by_endpoint(session: SessionModel, engine: EngineStatus) -> bool:
+    """Whether the chat's newest answer was made over HTTP."""
+    answer = session.last_answer
+    ready = None if answer is None else engine.ready_of(answer.turn.model)
+    return ready is not None and ready.is_endpoint

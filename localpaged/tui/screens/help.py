@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from textual.app import ComposeResult
@@ -12,6 +12,7 @@ from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
+from localpaged.plain_text import visible
 from localpaged.tui.keys import (
     ACTIONS,
     GROUPS,
@@ -30,6 +31,7 @@ from localpaged.tui.screens.page import fit_page
 CLOSING = "Every command also works as /name in the prompt. Esc closes."
 KEY_CELLS = 25
 LABEL_CELLS = 33
+NO_REASONS: Mapping[str, str] = {}
 
 
 _GROUP_OF_PART = {
@@ -60,10 +62,14 @@ class HelpScreen(ModalScreen[None]):
         actions: Sequence[Action] = ACTIONS,
         groups: Sequence[str] = GROUPS,
         closing: str = CLOSING,
+        reasons: Mapping[str, str] = NO_REASONS,
     ) -> None:
-        """`actions` are told in their `groups`, `closing` below them."""
+        """`actions` are told in their `groups`, `closing` below them.
+
+        `reasons` tell what cannot be done now, by action.
+        """
         super().__init__()
-        self._page = help_content(focus, actions=actions, groups=groups)
+        self._page = help_content(focus, actions=actions, groups=groups, reasons=reasons)
         self._last_line = closing
 
     def compose(self) -> ComposeResult:
@@ -88,6 +94,7 @@ def help_content(
     *,
     actions: Sequence[Action] = ACTIONS,
     groups: Sequence[str] = GROUPS,
+    reasons: Mapping[str, str] = NO_REASONS,
 ) -> Content:
     """The table, group by group; that of the part with the `focus` first."""
     runs: list[Run] = []
@@ -98,14 +105,18 @@ def help_content(
         runs.append(Run(f"{group}\n", Role.ACCENT, STRONG))
         for action in actions:
             if action.group == group:
-                runs.extend(_row(action))
+                runs.extend(_row(action, reasons.get(action.id, "")))
     return content_of(runs[:-1])
 
 
-def _row(action: Action) -> list[Run]:
+def _row(action: Action, reason: str) -> list[Run]:
     slash = f"/{action.slash}" if action.slash else ""
+    key = f"{action.shown + ' ':<{KEY_CELLS}}"
+    if reason:
+        told = f"{key}{action.label}\n{'':<{KEY_CELLS}}{visible(reason)}\n"
+        return [Run(told, Role.FAINT)]
     return [
-        Run(f"{action.shown + ' ':<{KEY_CELLS}}", Role.TEXT),
+        Run(key, Role.TEXT),
         Run(f"{action.label:<{LABEL_CELLS}}", Role.DIM),
         Run(slash, Role.FAINT),
         Run("\n"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -14,6 +14,7 @@ from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Button, Static, TextArea
 
+from localpaged.abilities import EMBEDDED, Abilities
 from localpaged.chat.sampling_options import OPTIONS, SamplingOption, with_overrides
 from localpaged.engine.params import SamplingParams
 from localpaged.errors import BadParameter
@@ -42,13 +43,15 @@ class ChatOptions:
 class Offer:
     """What there is to choose from, and what it costs to change the system prompt.
 
-    `num_read_again` tokens follow the system prompt in the chat's memory.
+    `abilities` tells what a model lets be set. `num_read_again` tokens follow the system prompt in
+    the chat's memory.
     """
 
     defaults: SamplingParams
     models: Sequence[Choice]
     default_model: str
     num_read_again: int
+    abilities: Callable[[str], Abilities] = lambda _: EMBEDDED
 
 
 class OptionsScreen(ModalScreen[ChatOptions | None]):
@@ -91,7 +94,9 @@ class OptionsScreen(ModalScreen[ChatOptions | None]):
                     with Horizontal(classes="option-row"):
                         yield Static(Content(option.label), classes="option-label")
                         yield self._field(option)
-                        yield Static(Content(option.doc), classes="option-doc")
+                        yield Static(
+                            Content(option.doc), classes="option-doc", id=f"doc-{option.name}"
+                        )
             yield Static(id="option-note", classes="dialog-detail")
             yield Static(
                 Content("Enter or ^S saves, ^R takes all defaults, Esc leaves it"),
@@ -152,6 +157,7 @@ class OptionsScreen(ModalScreen[ChatOptions | None]):
             if model is not None:
                 self._model = model
                 self.query_one("#option-model", Button).label = Content(self._model_label)
+                self._tell()
 
         self.app.push_screen(PickerScreen(self._offer.models, prompt="Which model answers"), chosen)
 
@@ -212,8 +218,24 @@ class OptionsScreen(ModalScreen[ChatOptions | None]):
                 overrides[option.name] = value
         return overrides, wrong
 
+    def _show_abilities(self) -> dict[str, str]:
+        """Grey out what the model does not know; return the reasons, by parameter."""
+        abilities = self._offer.abilities(self._model)
+        reasons = {}
+        for option in OPTIONS:
+            reason = abilities.why_not_set(option.name)
+            doc = self.query_one(f"#doc-{option.name}", Static)
+            if doc.has_class("-off") is not bool(reason):
+                doc.update(Content(visible(reason) or option.doc))
+                doc.set_class(bool(reason), "-off")
+                self.query_one(f"#option-{option.name}").set_class(bool(reason), "-off")
+            if reason:
+                reasons[option.name] = reason
+        return reasons
+
     def _tell(self) -> None:
-        _, wrong = self._read()
+        overrides, wrong = self._read()
+        unknown = self._show_abilities()
         for option in OPTIONS:
             field = self.query_one(f"#option-{option.name}", LineInput)
             field.set_class(option.name in wrong, "-wrong")
@@ -222,6 +244,9 @@ class OptionsScreen(ModalScreen[ChatOptions | None]):
         text = next(iter(wrong.values()), "")
         if not text and cost and self._system != self._options.system:
             text = f"With another system prompt {grouped(cost)} tokens are read again."
+        refused = [unknown[name] for name in overrides if name in unknown]
+        if not text and refused:
+            text = f"{refused[0]}; its messages are refused as long as it is set."
         note.set_class(bool(wrong), "-wrong")
         if text != self._told:
             self._told = text

@@ -22,17 +22,23 @@ from localpaged.tui.paint import cells_of, content_of
 from localpaged.tui.widgets.line_input import LineInput
 
 MAX_SHOWN = 200
+LABEL_CELLS = 26
+"""What a long note leaves of a row for its label."""
 # the id of the row that stands for what was typed begins with it
 TYPED = "?"
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """One row: what it is called, and a word on it at the right. Both are shown literally."""
+    """One row: what it is called, and a word on it at the right. Both are shown literally.
+
+    `is_off`: it cannot be done now, and the note says why.
+    """
 
     id: str
     label: str
     note: str = ""
+    is_off: bool = False
 
 
 class PickerScreen(ModalScreen[str | None]):
@@ -116,10 +122,13 @@ def _matching(choices: Sequence[Choice], typed: str) -> list[Choice]:
 
 
 def _row(choice: Choice, width: int) -> Content:
-    note = Run(visible(choice.note), Role.FAINT)
+    told = visible(choice.note)
+    if cell_len(told) > width - LABEL_CELLS:
+        told = set_cell_size(told, max(1, width - LABEL_CELLS - 1)) + "…"
+    note = Run(told, Role.FAINT)
     room = max(2, width - cells_of([note]) - 1)
     label = visible(choice.label)
     if cell_len(label) > room:
         label = set_cell_size(label, room - 1) + "…"
     label = set_cell_size(label, room)
-    return content_of([Run(label, Role.TEXT), Run(" "), note])
+    return content_of([Run(label, Role.FAINT if choice.is_off else Role.TEXT), Run(" "), note])

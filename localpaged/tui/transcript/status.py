@@ -120,10 +120,12 @@ def _stopping(answer: Answer, glyphs: Glyphs, moment: Moment) -> list[Run]:
 
 
 def _streaming(answer: Answer, glyphs: Glyphs, moment: Moment, cells: int | None) -> list[Run]:
-    parts = [f"{grouped(answer.token_count)} tok"]
-    if answer.first_text_at is not None and moment.now_s > answer.first_text_at:
+    # an endpoint counts at the end
+    num_tokens = answer.token_count
+    parts = [f"{grouped(num_tokens)} tok" if num_tokens else "answering"]
+    if num_tokens and answer.first_text_at is not None and moment.now_s > answer.first_text_at:
         elapsed_s = moment.now_s - answer.first_text_at
-        parts.append(rate((answer.token_count - answer.first_token_count) / elapsed_s))
+        parts.append(rate((num_tokens - answer.first_token_count) / elapsed_s))
     parts += _prompt_parts(answer)
     lead = [Run(f"{spinner(glyphs, moment.frame)} ", Role.ACCENT)]
     while len(parts) > 1 and not _fits([*lead, *_joined(parts, glyphs)], cells):
@@ -185,13 +187,14 @@ def _usage_parts(usage: Usage) -> list[str]:
     parts = [rate(usage.decode_tokens_per_s)] if usage.decode_s > 0 else []
     if usage.completion_tokens:
         parts.append(f"TTFT {seconds(usage.ttft_s)}")
-    parts.append(f"{grouped(usage.cached_tokens)} cached + {grouped(usage.new_tokens)} new")
+    told = f"{grouped(usage.cached_tokens)} cached + {grouped(usage.new_tokens)} new"
+    parts.append(told if usage.is_cache_told else f"prompt {grouped(usage.prompt_tokens)} tok")
     return parts
 
 
 def _prompt_parts(answer: Answer) -> list[str]:
     prefill = answer.prefill
-    if prefill is None:
+    if prefill is None or not prefill.prompt_tokens:
         return []
     new = prefill.prompt_tokens - prefill.cached_tokens
     return [f"{grouped(prefill.cached_tokens)} cached + {grouped(new)} new"]
