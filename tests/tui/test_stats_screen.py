@@ -273,6 +273,7 @@ async def test_an_engine_that_ended_leaves_its_last_picture_marked_as_old(size):
         shown.clock[0] += 12.0
         await shown.look()
         assert "ended 12 s ago" in shown.text and "live" not in shown.lines[0]
+        assert shown.screen.charts.styles.tint.a > 0
         assert "Radix tree question" in shown.text and "188" in shown.text
 
 
@@ -284,6 +285,7 @@ async def test_it_connects_again_by_itself_when_an_engine_comes_back():
         await shown.look()
         await shown.look()
         assert "again" in shown.lines[0] and "live" in shown.lines[0]
+        assert shown.screen.charts.styles.tint.a == 0
         assert "chat 77" in shown.lines[0]
 
 

@@ -139,6 +139,7 @@ class StatsScreen(Screen[None]):
         watch, glyphs = self.watched, self._glyphs
         cells = self.size.width - 4
         self.set_class(watch.model is None, "-nothing")
+        self.set_class(watch.is_stale, "-stale")
         self._top.set(*chrome.top_runs(watch, glyphs, cells, now_s=self._clock_s()))
         self._tabs.set(*chrome.tab_runs(watch, self.view, glyphs, cells))
         self._hints.set(chrome.hint_runs(watch, self.view, cells))

@@ -65,6 +65,11 @@ class Watch:
         return self._tracks_of(self.snapshot, self.model)
 
     @property
+    def is_stale(self) -> bool:
+        """Whether the picture is one of earlier: the engine ended, or does not answer."""
+        return self.ended_at is not None or self.failure is not None
+
+    @property
     def has_others(self) -> bool:
         """Whether there is another engine or model to go to."""
         return len(self._models) > 1 or any(each != self.engine for each in self.engines)
