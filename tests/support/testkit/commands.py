@@ -22,6 +22,7 @@ from localpaged.engine.port import Listener
 from localpaged.models.registry import list_entries
 from localpaged.stats.running import tell_stats
 from localpaged.store.store import Store
+from localpaged.wiring import Share
 from testkit.builders import ready_model
 from testkit.fake_model import FakeChatModel
 from testkit.fake_shelf import FakeShelf
@@ -124,20 +125,29 @@ class ScriptedRuns:
         self._load_s = load_s
 
     def open_service(
-        self, settings: Settings, *, subscriber: Subscriber | None = None, command: str = "chat"
+        self,
+        settings: Settings,
+        *,
+        subscriber: Subscriber | None = None,
+        command: str = "chat",
+        share: Share | None = None,
     ) -> ChatService:
         """Open the history, start an engine, tell stats."""
         engine = ScriptedEngine(self._answer)
         store = self._open_store()
+        model = ready_model(self._model)
+        shelf = FakeShelf(*(entry.name for entry in list_entries()))
         service = ChatService(
             store=store,
             engine=engine,
-            model=ready_model(self._model),
-            shelf=FakeShelf(*(entry.name for entry in list_entries())),
+            model=model,
+            shelf=shelf,
             sampling=settings.sampling,
         )
         if subscriber is not None:
             service.subscribe(subscriber)
+        if share is not None:
+            share(engine, model, shelf)
         if self._listener is not None:
             engine.add_listener(self._listener)
         engine.start(tokens_per_s=PIECES_PER_S, load_s=self._load_s)
