@@ -16,6 +16,7 @@ DTYPES = ("auto", "float32", "bfloat16")
 KV_DTYPES = ("auto", "float32", "bfloat16", "int8")
 MIN_CONTEXT_TOKENS = 64
 MIN_KV_MEMORY_BYTES = 1 << 20
+DEFAULT_KV_DISK_BYTES = 2 << 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +25,8 @@ class Settings:
 
     `kv_dtype` is what K and V are kept in; "auto" is what is computed in.
     `context_tokens` bounds prompt and answer together; `kv_memory_bytes` the KV pool;
-    `host_memory_bytes` keep KV that the pool gives up. `threads` is how many cores torch may use.
+    `host_memory_bytes` keep KV that the pool gives up; `kv_disk_bytes` of files what shall be there
+    in the next run, 0 being none. `threads` is how many cores torch may use.
     `sampling` is what chats begin with. `remotes` are endpoints that may be named as models.
     """
 
@@ -34,6 +36,7 @@ class Settings:
     context_tokens: int | None = None
     kv_memory_bytes: int | None = None
     host_memory_bytes: int = 0
+    kv_disk_bytes: int = 0
     threads: int | None = None
     sampling: SamplingParams = field(default_factory=SamplingParams)
     remotes: tuple[Endpoint, ...] = ()

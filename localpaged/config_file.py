@@ -21,6 +21,7 @@ from localpaged.config_schema import (
     REMOTE,
     SAMPLING,
     SECTIONS,
+    SERVER,
     UI,
     ConfigKey,
     WrongKind,
@@ -44,8 +45,21 @@ class EngineChoices:
     kv_memory: int | None = None
     kv_dtype: str | None = None
     host_memory: int | None = None
+    kv_disk: int | None = None
     dtype: str | None = None
     threads: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ServerChoices:
+    """What the file says of the HTTP server; None is not said."""
+
+    host: str | None = None
+    port: int | None = None
+    api_key_file: str | None = None
+    allowed_hosts: tuple[str, ...] = ()
+    allowed_origins: tuple[str, ...] = ()
+    max_requests: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +78,7 @@ class ConfigFile:
     path: Path
     engine: EngineChoices = field(default_factory=EngineChoices)
     sampling: SamplingParams = field(default_factory=SamplingParams)
+    server: ServerChoices = field(default_factory=ServerChoices)
     ui: UiSettings = field(default_factory=UiSettings)
     keymap: tuple[tuple[str, tuple[str, ...]], ...] = ()
     remotes: tuple[Endpoint, ...] = ()
@@ -186,6 +201,7 @@ def _checked(config: ConfigFile, values: Mapping[str, dict[str, Any]]) -> Config
         path=config.path,
         engine=engine,
         sampling=sampling,
+        server=ServerChoices(**values[SERVER]),
         ui=ui,
         keymap=tuple(values[KEYMAP].items()),
         given=frozenset(f"{section}.{name}" for section in SECTIONS for name in values[section]),
@@ -200,6 +216,7 @@ def _check_engine(engine: EngineChoices) -> None:
         context_tokens=engine.context,
         kv_memory_bytes=engine.kv_memory,
         host_memory_bytes=engine.host_memory or 0,
+        kv_disk_bytes=engine.kv_disk or 0,
         threads=engine.threads,
     )
 

@@ -12,8 +12,8 @@ from localpaged.chat.sampling_options import DRY_ON, OPTIONS
 from localpaged.config import DTYPES, KV_DTYPES
 from localpaged.engine.params import DryParams, SamplingParams
 
-ENGINE, SAMPLING, UI, KEYMAP = "engine", "sampling", "ui", "keymap"
-SECTIONS = (ENGINE, SAMPLING, UI, KEYMAP)
+ENGINE, SAMPLING, SERVER, UI, KEYMAP = "engine", "sampling", "server", "ui", "keymap"
+SECTIONS = (ENGINE, SAMPLING, SERVER, UI, KEYMAP)
 REMOTE = "remote"
 """Endpoints have sections of their own, [remote.NAME]: see localpaged/remote/section.py."""
 VARIABLE_PREFIX = "LOCALPAGED_"
@@ -28,15 +28,23 @@ class WrongKind(Exception):
     """A value is not of the kind that its key takes; the text tells which that is."""
 
 
-def size_of(text: str) -> int | None:
-    """Return the bytes that a text such as 512M or 1.5G means; None when it means none."""
+def size_of(text: str, *, or_none: bool = False) -> int | None:
+    """Return the bytes that a text such as 512M or 1.5G means; None when it means none.
+
+    With `or_none` nothing is a size as well.
+    """
     match = _SIZE.fullmatch(text.strip())
-    return (0 if match is None else int(Decimal(match[1]) * _UNITS[match[2].lower()])) or None
+    if match is None:
+        return None
+    num_bytes = int(Decimal(match[1]) * _UNITS[match[2].lower()])
+    return num_bytes if num_bytes or or_none else None
 
 
 @dataclass(frozen=True, slots=True)
 class ConfigKey:
-    """One key of the file. `kind` is text, texts, whole, number, size, flag, dry or choice.
+    """One key of the file.
+
+    `kind` is text, texts, whole, number, size, size_or_none, flag, dry or choice.
 
     `default` and `example` are written as TOML; the example stands in the template.
     """
@@ -78,6 +86,10 @@ class ConfigKey:
             case "size":
                 num_bytes = raw if type(raw) is int else size_of(str(raw))
                 return _checked(num_bytes, bool(num_bytes), "a size such as 512M or 1.5G")
+            case "size_or_none":
+                num_bytes = raw if type(raw) is int else size_of(str(raw), or_none=True)
+                is_size = num_bytes is not None and num_bytes >= 0
+                return _checked(num_bytes, is_size, "0 or a size such as 512M or 1.5G")
             case _:
                 return _dry(raw)
 
@@ -126,9 +138,25 @@ KEYS = (
     ConfigKey(
         ENGINE, "host_memory", "size", "host memory for KV that does not fit", "none", '"4G"'
     ),
+    ConfigKey(
+        ENGINE,
+        "kv_disk",
+        "size_or_none",
+        "files that keep KV for the next run; 0 is none",
+        '"2G"',
+        '"2G"',
+    ),
     ConfigKey(ENGINE, "dtype", "choice", "number format to compute in", '"auto"', '"auto"', DTYPES),
     ConfigKey(ENGINE, "threads", "whole", "cores that compute", "all", "4"),
     *_sampling_keys(),
+    ConfigKey(SERVER, "host", "text", "address to listen on", '"127.0.0.1"', '"127.0.0.1"'),
+    ConfigKey(SERVER, "port", "whole", "port to listen on; 0 is any", "8000", "8000"),
+    ConfigKey(SERVER, "api_key_file", "text", "file with the API key", "none", '"~/.key"'),
+    ConfigKey(SERVER, "allowed_hosts", "texts", "names of this machine", "[]", '["box.lan"]'),
+    ConfigKey(
+        SERVER, "allowed_origins", "texts", "web pages that may ask", "[]", '["https://a.b"]'
+    ),
+    ConfigKey(SERVER, "max_requests", "whole", "requests that may be open", "128", "128"),
     ConfigKey(
         UI,
         "theme",

@@ -7,6 +7,7 @@ import gc
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import psutil
@@ -17,6 +18,7 @@ from localpaged.engine.events import LoadEvent, ReadyEvent
 from localpaged.engine.params import BLOCK_SIZE_TOKENS, EngineConfig
 from localpaged.errors import ConfigError, NoRoom
 from localpaged.freed_memory import give_back
+from localpaged.kv_keeping import KVKeeping
 from localpaged.memory_plan import MemoryPlan, working_bytes
 from localpaged.models.opened_model import OpenedModel
 from localpaged.thread_waiting import wait_briefly
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     import torch
 
     from localpaged.engine.core import EngineCore
+    from localpaged.engine.kv_storage import KVStorage
 
 MAX_DRAFTS = 8
 """Tokens a sequence may guess in one step; how many are worth it is measured."""
@@ -60,10 +63,15 @@ class NumberFormats:
 
 
 def load_core(
-    open_model: Callable[[], OpenedModel], settings: Settings, on_load: OnLoad
+    open_model: Callable[[], OpenedModel],
+    settings: Settings,
+    on_load: OnLoad,
+    *,
+    is_deleted: Callable[[str], bool] = lambda chat_id: False,
 ) -> tuple[EngineCore, ReadyEvent]:
     """Load the model that `open_model` returns, telling every stage to `on_load`.
 
+    `is_deleted` tells whether a chat's KV must not be kept in files; on a thread of its own.
     torch is imported before the model is asked for: the two take their time side by side.
     Raises ModelError, and NoRoom when the settings leave no room for the KV pool.
     """
@@ -73,7 +81,6 @@ def load_core(
     import torch
 
     from localpaged.engine.answer import Vocabulary
-    from localpaged.engine.core import EngineCore
     from localpaged.engine.kv_storage import KVStorage, block_bytes
     from localpaged.engine.native import NativeDecoder
     from localpaged.engine.runner import ModelRunner
@@ -89,6 +96,7 @@ def load_core(
     free_bytes = psutil.virtual_memory().available
     on_load(LoadEvent("Memory needed of what is free", plan.total_bytes, free_bytes, "bytes"))
     plan.check(opened.name, free_bytes=free_bytes)
+    keeping = _keeping(opened, settings, is_deleted)
     state = load_state(
         opened,
         dtype=formats.activations,
@@ -114,7 +122,7 @@ def load_core(
     del state
     give_back()
     runner = ModelRunner(decoder, kv, padding_ids=opened.chat.padding_ids)
-    core = EngineCore(
+    core = _core_type(keeping, kv, formats, on_load)(
         engine_config,
         runner,
         Vocabulary(
@@ -135,6 +143,34 @@ def load_core(
         load_s=time.perf_counter() - started_s,
     )
     return core, ready
+
+
+def _keeping(
+    opened: OpenedModel, settings: Settings, is_deleted: Callable[[str], bool]
+) -> KVKeeping | None:
+    budget_bytes = settings.kv_disk_bytes
+    if not budget_bytes:
+        return None
+    return KVKeeping(opened, budget_bytes=budget_bytes, is_deleted=is_deleted)
+
+
+def _core_type(
+    keeping: KVKeeping | None, kv: KVStorage, formats: NumberFormats, on_load: OnLoad
+) -> Callable[..., EngineCore]:
+    """Return what makes the core: one whose KV outlives it, where that is wanted and possible."""
+    from localpaged.engine.core import EngineCore
+    from localpaged.engine.keeping_core import KeepingCore
+
+    if keeping is None:
+        return EngineCore
+    keeper = keeping.keeper(
+        kv,
+        compute=str(formats),
+        on_progress=lambda done, total: on_load(
+            LoadEvent("Checking weights for KV files", done, total, "bytes")
+        ),
+    )
+    return EngineCore if keeper is None else partial(KeepingCore, store=kv, keeper=keeper)
 
 
 def give_back_memory() -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from functools import partial
 
+from localpaged.chat.kept_kv import is_deleted
 from localpaged.chat.models import ModelShelf
 from localpaged.chat.publisher import Subscriber
 from localpaged.chat.service import ChatService
@@ -49,13 +50,14 @@ def open_service(
             hint="Choose another --model; clients can ask the endpoint itself.",
         )
     store = Store.open()
+    load = partial(load_core, is_deleted=partial(is_deleted, store))
 
     def loader_of(name: str) -> LoadCore:
-        return partial(load_core, partial(shelf.opened, name), settings)
+        return partial(load, partial(shelf.opened, name), settings)
 
     local = Engine(
         # with an endpoint to begin with, no model of this machine is loaded before it is asked for
-        None if endpoint else partial(load_core, shelf.default.opened.result, settings),
+        None if endpoint else partial(load, shelf.default.opened.result, settings),
         loader_of,
         after_unload=give_back_memory,
     )
@@ -69,6 +71,7 @@ def open_service(
         shelf=models,
         sampling=settings.sampling,
     )
+    service.memory.kept.bring_back = local.bring_back if settings.kv_disk_bytes else None
     if subscriber is not None:
         service.subscribe(subscriber)
     if share is not None:

@@ -66,6 +66,8 @@ class CacheReport:
 
     `agreed_tokens` of the prompt are the same as what had been computed for the chat before.
     `parting` is None when all of that is in the prompt, or when it was another model's.
+    `restored_tokens` of those found were read from KV files; `restore_note` is a sentence that
+    tells why not more.
     """
 
     cause: CacheCause
@@ -73,6 +75,8 @@ class CacheReport:
     matched_tokens: int
     agreed_tokens: int = 0
     parting: Parting | None = None
+    restored_tokens: int = 0
+    restore_note: str = ""
 
     @property
     def recomputed_tokens(self) -> int:
@@ -107,6 +111,8 @@ def report_of(turn: Turn) -> CacheReport | None:
             matched_tokens=content["matched_tokens"],
             agreed_tokens=content["agreed_tokens"],
             parting=None if parting is None else Parting(**parting),
+            restored_tokens=int(content.get("restored_tokens", 0)),
+            restore_note=str(content.get("restore_note", "")),
         )
     except (ValueError, KeyError, TypeError):
         # Another version of the program wrote it: no answer shall be unreadable for that.

@@ -43,13 +43,16 @@ class CacheWatch:
         assert live.prompt is not None, "a turn without a prompt was read"
         namespace = self._namespace(live.turn)
         nearest = self._nearest(live.turn.chat_id, live.prompt.ids, namespace=namespace)
-        return explain(
+        report = explain(
             live.prompt.ids,
             live.prompt.messages,
             matched_tokens=event.cached_tokens,
             before=None if nearest is None else self._computed(nearest, live.turn.chat_id),
             namespace=namespace,
             model=model,
+        )
+        return replace(
+            report, restored_tokens=event.restored_tokens, restore_note=event.restore_note
         )
 
     def ended(self, live: LiveTurn, turn: Turn) -> Sequence[SentPrompt]:

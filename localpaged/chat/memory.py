@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import TypeVar
 
+from localpaged.chat.kept_kv import KeptKV
 from localpaged.chat.models import Models
 from localpaged.chat.prompting import chat_prefix, system_prefix
 from localpaged.engine.inspection import BlockTokens, Inspection, PinView
@@ -38,6 +39,12 @@ class ChatMemory:
         self._engine = engine
         self._models = models
         self._run_soon = run_soon
+        self.kept = KeptKV(store=store, models=models, run_soon=run_soon)
+
+    def look_at(self, chat_id: str) -> None:
+        """Have a chat served before the others, and its KV brought back from files."""
+        self._engine.focus(chat_id)
+        self.kept.look_at(chat_id)
 
     def inspect(self, model: str = "") -> Future[Inspection]:
         """Look at every block of a model's memory; see EnginePort."""

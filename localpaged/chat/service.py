@@ -215,6 +215,7 @@ class ChatService:
         with self._intake:
             self._store.chat(chat_id)
             self._submit(Write(chat_changes=(change_chat(chat_id, deleted_at=time.time()),)))
+            self.memory.kept.forget(chat_id)
             for live in reversed(self._live.of_chat(chat_id)):
                 self._runner.stop(live)
 
@@ -326,7 +327,7 @@ class ChatService:
 
     def focus(self, chat_id: str) -> None:
         """Tell the engine which chat the user looks at: it is served before the others."""
-        self._engine.focus(chat_id)
+        self.memory.look_at(chat_id)
 
     def snapshot(self, model: str = "") -> EngineSnapshot:
         """The engine's latest picture of a model, "" being the default; empty if not loaded."""
@@ -362,8 +363,7 @@ class ChatService:
             self._engine.close()
         finally:
             self._runner.close()
-            failure = self._store.close()
-            if failure is not None:
+            if (failure := self._store.close()) is not None:
                 self._publisher.publish(SavingFailed(failure))
 
     # inside

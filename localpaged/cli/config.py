@@ -13,8 +13,9 @@ from localpaged.chat.sampling_options import OPTIONS
 from localpaged.cli.options import engine_options, engine_sources, settings_from
 from localpaged.cli.remotes import config_rows, template_lines
 from localpaged.config_file import ConfigFile, read_config
-from localpaged.config_schema import ENGINE, KEYMAP, KEYS, SAMPLING, SECTIONS, UI
+from localpaged.config_schema import ENGINE, KEYMAP, KEYS, SAMPLING, SECTIONS, SERVER, UI
 from localpaged.engine.params import DryParams, SamplingParams
+from localpaged.kv_files.folder import kv_root
 from localpaged.plain_text import visible
 
 
@@ -30,6 +31,8 @@ def paths_command(is_json: bool) -> None:
         "data_dir": paths.data_dir(),
         "state_dir": paths.state_dir(),
         "cache_dir": paths.cache_dir(),
+        "kv_dir": kv_root(),
+        "socket_dir": paths.runtime_dir(),
     }
     if is_json:
         click.echo(json.dumps({name: str(path) for name, path in found.items()}, indent=2))
@@ -110,6 +113,10 @@ def _engine_rows(ctx: click.Context, config: ConfigFile) -> Iterable[tuple[str, 
 def _file_rows(config: ConfigFile) -> Iterable[tuple[str, Any, str]]:
     for option in OPTIONS:
         yield _row(config, SAMPLING, option.name, _plain(config.sampling, option.name))
+    for key in KEYS:
+        if key.section == SERVER:
+            value = getattr(config.server, key.name)
+            yield _row(config, SERVER, key.name, key.default if value in (None, ()) else value)
     for name in ("theme", "width", "ascii"):
         value = getattr(config.ui, name)
         yield _row(config, UI, name, value if value != "" else "the one chosen last")

@@ -182,6 +182,8 @@ def archive(chats: tuple[str, ...], undo: bool) -> None:
 @click.option("--undo", is_flag=True, help="Bring deleted chats back.")
 def rm(chats: tuple[str, ...], yes: bool, undo: bool) -> None:
     """Delete chats. For 30 days `--undo` brings them back, then they are gone."""
+    from localpaged.chat.kept_kv import forget
+
     with open_store() as store:
         for found in [find_chat(store, chat) for chat in chats]:
             if undo:
@@ -189,6 +191,7 @@ def rm(chats: tuple[str, ...], yes: bool, undo: bool) -> None:
             elif yes or click.confirm(f"Delete “{title_of(found)}”?", err=True):
                 refuse_answering(store, found)
                 change(store, found, deleted_at=time.time())
+                forget(found.id)
 
 
 def _chat_record(chat: Chat) -> dict[str, Any]:

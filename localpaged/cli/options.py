@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import click
 from click.core import ParameterSource
 
-from localpaged.config import DTYPES, KV_DTYPES, Settings
+from localpaged.config import DEFAULT_KV_DISK_BYTES, DTYPES, KV_DTYPES, Settings
 from localpaged.config_file import ConfigFile, read_config
 from localpaged.config_schema import ENGINE, KEYS, ConfigKey, size_of
 
@@ -23,11 +23,15 @@ class ByteSize(click.ParamType[int]):
 
     name = "size"
 
+    def __init__(self, *, or_none: bool = False) -> None:
+        """With `or_none`, 0 is a size as well."""
+        self._or_none = or_none
+
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         """Return the number of bytes."""
         if isinstance(value, int):
             return value
-        num_bytes = size_of(str(value))
+        num_bytes = size_of(str(value), or_none=self._or_none)
         if num_bytes is None:
             self.fail(f"{value!r} is not a size; write 512M or 1.5G.", param, ctx)
         return num_bytes
@@ -58,6 +62,11 @@ def memory_options(command: F) -> F:
         _option("--threads", type=int, help="Cores that compute."),
         _option("--kv-memory", type=ByteSize(), help="Limit of KV memory, such as 512M."),
         _option("--host-memory", type=ByteSize(), help="Memory for KV that does not fit, as 4G."),
+        _option(
+            "--kv-disk",
+            type=ByteSize(or_none=True),
+            help="Files that keep KV for the next run, as 2G; 0 is none.",
+        ),
         _option("--kv-dtype", type=click.Choice(KV_DTYPES), help="Number format of KV."),
         _option("--context", type=click.IntRange(1), help="Tokens a chat may have."),
         _option("--dtype", type=click.Choice(DTYPES), help="Number format to compute in."),
@@ -85,6 +94,7 @@ def settings_from(options: Mapping[str, Any], config: ConfigFile | None = None) 
         context_tokens=chosen["context"],
         kv_memory_bytes=chosen["kv_memory"],
         host_memory_bytes=chosen["host_memory"] or 0,
+        kv_disk_bytes=(DEFAULT_KV_DISK_BYTES if chosen["kv_disk"] is None else chosen["kv_disk"]),
         threads=chosen["threads"],
         sampling=config.sampling,
         remotes=config.remotes,

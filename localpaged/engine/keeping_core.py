@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 from localpaged.engine.answer import Vocabulary
 from localpaged.engine.containment import Runner
@@ -64,22 +65,12 @@ class KeepingCore(EngineCore):
         *,
         store: BlockStore,
         keeper: KVKeeper,
-        model_name: str = "",
-        device: str = "cpu",
-        block_bytes: int = 0,
         clock: Callable[[], float] = time.perf_counter,
         make_timer: Callable[[float, Callable[[], None]], threading.Timer] = threading.Timer,
+        **options: Any,
     ) -> None:
-        """The keeper's thread is started here, and ends with `park`."""
-        super().__init__(
-            config,
-            runner,
-            vocabulary,
-            model_name=model_name,
-            device=device,
-            block_bytes=block_bytes,
-            clock=clock,
-        )
+        """`options` are the EngineCore's. The keeper's thread starts here, and ends with `park`."""
+        super().__init__(config, runner, vocabulary, clock=clock, **options)
         kv = self.scheduler.kv
         self._now_s = clock
         self._make_timer = make_timer

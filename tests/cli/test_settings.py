@@ -11,7 +11,7 @@ import pytest
 
 from localpaged.cli.chat import chat
 from localpaged.cli.options import ByteSize, settings_from
-from localpaged.config import Settings
+from localpaged.config import DEFAULT_KV_DISK_BYTES, Settings
 from localpaged.decoder_config import DecoderConfig
 from localpaged.engine.params import EngineConfig
 from localpaged.engine_factory import FULL_CHATS, KV_SHARE_OF_FREE_MEMORY, size_pool
@@ -67,7 +67,7 @@ def test_what_is_no_size_is_refused(text):
 
 def test_what_is_not_asked_for_is_left_to_the_machine():
     options = {parameter.name: None for parameter in chat.params}
-    assert settings_from(options) == Settings(DEFAULT_MODEL)
+    assert settings_from(options) == Settings(DEFAULT_MODEL, kv_disk_bytes=DEFAULT_KV_DISK_BYTES)
 
 
 @pytest.mark.parametrize(

@@ -47,8 +47,9 @@ CAUSES = {
         "Give the engine more memory (--kv-memory), or keep this chat in it with /pin.",
     ),
     CacheCause.RESTARTED: (
-        "It was computed by another run of localpaged, and each has KV memory of its own.",
-        "There is nothing to do: from here on it is found.",
+        "It was computed by another run of localpaged, whose memory is gone; no KV file has it.",
+        "KV files are written when nothing is asked for a while and at the end (--kv-disk tells "
+        "how much). From here on it is found.",
     ),
     CacheCause.OTHER_NAMESPACE: (
         "It was computed by another model, or in another number format; each has to read for "
@@ -66,7 +67,13 @@ def why_lines(report: CacheReport, cells: int) -> list[Line]:
         f"({percent(report.matched_tokens, report.prompt_tokens)}) were found in memory, "
         f"{grouped(report.recomputed_tokens)} were computed."
     )
-    lines = [*wrap_runs([Run(found, Role.TEXT)], cells), BLANK]
+    lines = [*wrap_runs([Run(found, Role.TEXT)], cells)]
+    if report.restored_tokens:
+        text = f"{grouped(report.restored_tokens)} of those were restored from disk."
+        lines += wrap_runs([Run(text, Role.TEXT)], cells)
+    if report.restore_note:
+        lines += wrap_runs([Run(visible(report.restore_note), Role.WARNING)], cells)
+    lines.append(BLANK)
     lines += wrap_runs([Run(sentence, Role.USER, STRONG)], cells)
     lost = report.agreed_tokens - report.matched_tokens
     if report.cause in (CacheCause.EVICTED, CacheCause.RESTARTED) and lost > 0:
