@@ -35,14 +35,18 @@ def state_dir() -> Path:
 
 
 def runtime_dir() -> Path:
-    """Sockets of running programs: gone with the session. Raises OSError where none is safe."""
+    """Sockets of running programs, usually gone with the session."""
     home = _home("run")
     if home is not None:
         return home
     with warnings.catch_warnings():
         # it warns where the session has no folder of its own, and returns one that is as private
         warnings.simplefilter("ignore")
-        return Path(platformdirs.user_runtime_dir(APP))
+        try:
+            return Path(platformdirs.user_runtime_dir(APP))
+        except OSError:
+            # somebody else has the name of what would be ours in a folder for all
+            return state_dir() / "run"
 
 
 def config_dir() -> Path:
