@@ -32,9 +32,10 @@ if TYPE_CHECKING:
 
 def run_serve(options: Mapping[str, Any]) -> int:
     """Serve until a signal comes; return the exit code. Raises LocalPagedError."""
-    settings = settings_from(options, read_config())
+    config = read_config()
+    settings = settings_from(options, config)
     find_model(settings.model)
-    server = HttpServer(server_settings(options), settings.sampling)
+    server = HttpServer(server_settings(options, config.server), settings.sampling)
     try:
         telling = _Telling(server)
         # Late: the engine's thread should begin to import torch only when all else is fine.
@@ -59,10 +60,12 @@ def run_served_chat(
 ) -> int:
     """Run the chat and a server over one engine, which ends with the chat; return the exit code.
 
-    `address_text` is HOST:PORT, or empty for the usual one. Raises LocalPagedError.
+    `address_text` is HOST:PORT, or empty for that of the config file. Raises LocalPagedError.
     """
-    host, port = address(address_text)
-    server = HttpServer(server_settings({"host": host, "port": port}), settings.sampling)
+    given: dict[str, Any] = {}
+    if address_text:
+        given["host"], given["port"] = address(address_text)
+    server = HttpServer(server_settings(given, config.server), settings.sampling)
 
     def share(engine: EnginePort, default: Future[ChatModel], shelf: ModelShelf) -> None:
         server.attach(engine, default, shelf)

@@ -14,7 +14,10 @@ import openai
 import pytest
 
 from localpaged import paths
-from localpaged.server.settings import API_KEY_VARIABLE
+from localpaged.cli.server_options import server_settings
+from localpaged.config_file import read_config
+from localpaged.errors import ConfigError
+from localpaged.server.settings import API_KEY_VARIABLE, ServerSettings
 from localpaged.store.store import Store
 from testkit.commands import TIMEOUT_S, Process, assert_refused, call, command_line, start
 from testkit.terminals import in_terminal
@@ -128,3 +131,48 @@ def test_a_key_of_the_environment_is_checked_and_never_told(listed_home, monkeyp
 
     assert_refused(done, 2, "The API key has 6 characters")
     assert "abc123" not in done.err
+
+
+def settings_of(content: str, **options: Any) -> ServerSettings:
+    path = paths.ensure_private_dir(paths.config_dir()) / "config.toml"
+    path.write_text(content)
+    return server_settings(options, read_config().server)
+
+
+def test_the_config_file_says_where_and_options_go_before_it(home, monkeypatch):
+    monkeypatch.delenv(API_KEY_VARIABLE, raising=False)
+    key_file = home / "key"
+    key_file.write_text(f"{KEY}\n")
+    key_file.chmod(0o600)
+    content = f"""[server]
+host = "0.0.0.0"
+port = 1234
+api_key_file = "{key_file}"
+allowed_hosts = ["box.lan"]
+allowed_origins = ["https://a.b"]
+max_requests = 3
+"""
+
+    found = settings_of(content, port=0, allowed_hosts=("other.lan",))
+
+    assert (found.host, found.port, found.api_key, found.max_requests) == ("0.0.0.0", 0, KEY, 3)
+    assert (found.allowed_hosts, found.origins) == (("other.lan",), ("https://a.b",))
+    monkeypatch.setenv(API_KEY_VARIABLE, "another-key")
+    assert settings_of(content).api_key == "another-key"
+    assert KEY not in call("config", "--json").out
+    assert '"server.port",\n      "value": 1234' in call("config", "--json").out
+
+
+@pytest.mark.parametrize("mode", [0o640, 0o604])
+def test_a_key_file_that_others_can_read_is_refused(home, mode, monkeypatch):
+    monkeypatch.delenv(API_KEY_VARIABLE, raising=False)
+    key_file = home / "key"
+    key_file.write_text(KEY)
+    key_file.chmod(mode)
+    content = f'[server]\napi_key_file = "{key_file}"\n'
+
+    with pytest.raises(ConfigError, match="can be read by others"):
+        settings_of(content)
+    key_file.unlink()
+    with pytest.raises(ConfigError, match="cannot be read"):
+        settings_of(content)
