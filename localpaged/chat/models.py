@@ -53,7 +53,8 @@ def name_of(choice: str) -> str:
     """Return what the model is called that a chat chose by its name or path; "" stays ""."""
     if is_address(choice):
         url, _, model = choice.partition("#")
-        return f"{model}@{url.partition('//')[2].partition('/')[0]}"
+        host = url.partition("//")[2].partition("/")[0]
+        return f"{model}@{host}" if model else host
     is_path = choice.startswith("/")
     return choice.rpartition("/")[2].removesuffix(".gguf") if is_path else choice
 

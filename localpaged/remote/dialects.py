@@ -84,7 +84,7 @@ DIALECTS = {
         _dialect("llamacpp-python", "top_k", "min_p", "repeat_penalty", owners=("me",)),
         _dialect(*("lmstudio", "top_k", "min_p", "repeat_penalty"), owners=("organization_owner",)),
         _dialect("ollama", owners=("library",)),
-        _dialect(*("localpaged", "top_k", "min_p", "repetition_penalty"), owners=("localpaged",)),
+        _dialect("localpaged", *_VLLM, owners=("localpaged",)),
     )
 }
 

@@ -28,7 +28,8 @@ class Endpoint:
     `url` ends before `/chat/completions` and has no slash at its end; `model` "" is the only one
     that the server has. `key_env` and `key_keyring` ("service/user") say where its key is kept.
     `context` bounds prompt and answer, in tokens, where the server does not tell. `sampling` are
-    parameters that it knows beyond its kind's; `can_continue` None is what its kind can.
+    parameters that it knows beyond its kind's; `can_continue` None is what its kind can. One that
+    no section of the config file has `is_by_address`.
     """
 
     name: str
@@ -45,6 +46,7 @@ class Endpoint:
     sampling: tuple[str, ...] = ()
     can_continue: bool | None = None
     plain_http: bool = False
+    is_by_address: bool = False
 
     def __post_init__(self) -> None:
         parts = _checked_url(self.url)
@@ -85,7 +87,7 @@ class Endpoint:
     @property
     def choice(self) -> str:
         """How a chat keeps it, so that a later run finds it again."""
-        if "@" not in self.name:
+        if not self.is_by_address:
             return self.name
         return f"{self.url}#{self.model}" if self.model else self.url
 
@@ -135,10 +137,10 @@ def _by_url(choice: str, known: Sequence[Endpoint]) -> Endpoint:
     parts = _checked_url(choice)
     model = parts.fragment
     url = parts._replace(fragment="").geturl().rstrip("/")
-    name = f"{model}@{parts.netloc}" if model else f"@{parts.netloc}"
+    name = f"{model}@{parts.netloc}" if model else parts.netloc
     same = next((e for e in known if e.url.rstrip("/").lower() == url.lower()), None)
     if same is None:
-        return Endpoint(name=name, url=url, model=model)
+        return Endpoint(name=name, url=url, model=model, is_by_address=True)
     if not model or model == same.model:
         return same
     return replace(same, name=f"{same.name}#{model}", model=model)

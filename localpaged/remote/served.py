@@ -35,11 +35,15 @@ class Served:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What is known of an endpoint before it is asked: its model, its dialect, its context."""
+    """What is known of an endpoint before it is asked: its model, its dialect, its context.
+
+    `is_sure`: its model is listed. A server that still loads one lists none.
+    """
 
     model: str
     dialect: Dialect
     context: int | None
+    is_sure: bool = True
 
 
 def read_served(endpoint: Endpoint, body: bytes) -> Served:
@@ -72,6 +76,7 @@ def known_of(endpoint: Endpoint, served: Served | None) -> Known:
         endpoint.model if found is None else found.id,
         dialect.with_extras(endpoint.sampling, can_continue=endpoint.can_continue),
         endpoint.context or (None if found is None else found.context),
+        is_sure=found is not None or served is None,
     )
 
 
@@ -79,7 +84,7 @@ def _which(endpoint: Endpoint, models: Sequence[ServedModel]) -> ModelNotFound:
     name = visible(endpoint.name)
     ids = [visible(model.id) for model in models[:SHOWN_MODELS]]
     more = f" and {len(models) - SHOWN_MODELS:,} more" if len(models) > SHOWN_MODELS else ""
-    there = f"It has {', '.join(ids)}{more}." if ids else "It names none."
+    there = f"It has {', '.join(ids)}{more}." if ids else "It names none; it may still be loading."
     if not endpoint.model:
         hint = "Say which: #MODEL behind the address, or model = in its section."
         return ModelNotFound(f"{name}: which model is not said. {there}", hint=hint)

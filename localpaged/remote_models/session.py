@@ -47,10 +47,12 @@ class Session:
 
     async def known(self) -> Known:
         """Return what the endpoint is, asking it the first time. Raises LocalPagedError."""
-        if self._known is None:
-            self._known = known_of(self.model.endpoint, await self._client.served())
-            self.model.learn(self._known)
-        return self._known
+        known = self._known
+        if known is None:
+            known = known_of(self.model.endpoint, await self._client.served())
+            self._known = known if known.is_sure else None
+            self.model.learn(known)
+        return known
 
     async def answer(self, request: Request) -> AsyncGenerator[Event, None]:
         """Answer a request: events up to its end, which is told by the last of them."""
