@@ -23,23 +23,30 @@ log = logging.getLogger(__name__)
 
 IDLE_S = 3.0
 """So long nobody asks anything before KV is written to files."""
-LEAST_WAIT_S = 0.05
+LEAST_WAIT_S = 1.0
+"""A request waits so long for the next file at least: what computing costs may not be known yet."""
 MAX_COPY_S = 0.4
 """The engine's thread takes no longer for the last copies; the newest come first."""
 
 
 @dataclass(slots=True, eq=False)
 class _Held:
-    """A request that waits for KV on its way, no longer than computing it would take."""
+    """A request that waits for KV on its way, as long as some of it comes.
+
+    `num_seen` tokens had come when it began to wait for the next ones. `is_overdue`: it waited
+    longer for them than computing them would take.
+    """
 
     request: Request
     submitted_s: float
     restore: Restore
+    num_seen: int = 0
     is_overdue: bool = False
     timer: threading.Timer | None = None
 
-    def begin(self, timer: threading.Timer) -> None:
+    def wait(self, timer: threading.Timer) -> None:
         """Wait until the timer rings, on a thread of its own."""
+        self.num_seen, self.is_overdue = self.restore.num_tokens, False
         self.timer = timer
         timer.daemon = True
         timer.start()
@@ -110,12 +117,11 @@ class KeepingCore(EngineCore):
     def submit(self, request: Request, *, submitted_s: float | None = None) -> list[Event]:
         """See EngineCore; a request of which files have more than memory has waits for them."""
         submitted_s = self._now_s() if submitted_s is None else submitted_s
-        wait_s = self._worth_s(request)
-        if not wait_s:
+        if not self._is_worth_waiting(request):
             return self._let_go(request, submitted_s)
         restore = self._restores.begin(request.prompt_ids, user=request.chat_id, may_evict=True)
         held = self._held[request.id] = _Held(request, submitted_s, restore)
-        held.begin(self._make_timer(max(wait_s, LEAST_WAIT_S), lambda: self._overdue(held)))
+        self._wait(held)
         return []
 
     def bring_back(self, token_ids: tuple[int, ...], chat_id: str) -> None:
@@ -124,7 +130,7 @@ class KeepingCore(EngineCore):
         Nothing that is cached is evicted for it.
         """
         ids = (*token_ids, 0)  # one token of a prompt is always left to compute
-        if self._restores.worth(ids, token_s=self.scheduler.pace.token_s):
+        if self._restores.is_worth(ids, token_s=self.scheduler.pace.token_s):
             self._restores.begin(ids, user=chat_id, may_evict=False)
 
     def cancel(self, request_id: RequestId, *, branch: int | None = None) -> list[Event]:
@@ -148,6 +154,8 @@ class KeepingCore(EngineCore):
             self._restores.take(reserved_blocks=self.scheduler.blocks_still_needed())
         events: list[Event] = []
         for held in list(self._held.values()):
+            if held.is_overdue and held.restore.num_tokens > held.num_seen:
+                self._wait(held)
             if held.restore.is_over or held.is_overdue:
                 events += self._release(held)
         if not (super().is_idle or super().is_blocked):
@@ -180,12 +188,17 @@ class KeepingCore(EngineCore):
         self._restores.check()
         assert not self._held.keys() & self._requests.keys()
 
-    def _worth_s(self, request: Request) -> float:
-        """Return how long a request may wait for what files have of it; 0 is not at all."""
+    def _is_worth_waiting(self, request: Request) -> bool:
         if request.prompt_logprobs is not None or request.id in self._held:
-            return 0.0
-        pace_s = self.scheduler.pace.token_s
-        return self._restores.worth(request.prompt_ids, token_s=pace_s)
+            return False
+        token_s = self.scheduler.pace.token_s
+        return self._restores.is_worth(request.prompt_ids, token_s=token_s)
+
+    def _wait(self, held: _Held) -> None:
+        """Give the next file so long as computing what is in it would take, or a moment."""
+        token_s = self.scheduler.pace.token_s or 0.0
+        wait_s = max(LEAST_WAIT_S, token_s * self._keeper.identity.segment_tokens)
+        held.wait(self._make_timer(wait_s, lambda: self._overdue(held)))
 
     def _overdue(self, held: _Held) -> None:
         """Its time is over; on the timer's thread."""

@@ -73,8 +73,8 @@ class Restores:
         """Whether anything is on its way."""
         return bool(self._open)
 
-    def worth(self, ids: tuple[int, ...], *, token_s: float | None) -> float:
-        """Return the seconds that reading what the files have of `ids` may save; 0 is not worth it.
+    def is_worth(self, ids: tuple[int, ...], *, token_s: float | None) -> bool:
+        """Whether files have more of `ids` than memory, and reading it takes less than computing.
 
         `token_s` is what computing a token takes, as far as it was measured.
         """
@@ -82,10 +82,10 @@ class Restores:
         keys = self._keys(ids)
         num_more = self.keeper.find(ids[: len(keys) * size]) - len(self.kv.tree.find(keys)) * size
         if num_more <= 0:
-            return 0.0
+            return False
         compute_s = num_more * (FIRST_TOKEN_S if token_s is None else token_s)
         read_s = num_more // size * self.keeper.identity.block_bytes * self.keeper.byte_s
-        return compute_s if read_s < compute_s else 0.0
+        return read_s < compute_s
 
     def begin(self, ids: tuple[int, ...], *, user: str, may_evict: bool) -> Restore:
         """Begin to bring back what the files have of `ids`, or join who does so already."""

@@ -207,6 +207,23 @@ def test_a_request_waits_no_longer_than_it_pays(tmp_path):
     assert outcome.prefill[0].restore_note == TOO_SLOW
 
 
+def test_a_request_waits_on_while_something_comes(tmp_path):
+    first = Run(tmp_path)
+    first.ask("chat", PROMPT)
+    first.idle()
+
+    second = Run(tmp_path)
+    second.submit("chat", PROMPT)
+    second.keeper.work(1)
+    second.step()
+    (held,) = second.core._held.values()
+    held.is_overdue = True
+    second.step()
+    assert not held.is_overdue
+    second.settle()
+    assert restored(second.outcomes["chat"]) == 288
+
+
 def test_reading_that_costs_more_than_computing_is_not_begun(tmp_path):
     first = Run(tmp_path)
     first.ask("chat", PROMPT)
