@@ -25,18 +25,39 @@ from localpaged.config import Settings
 from localpaged.engine.params import SamplingParams
 
 if TYPE_CHECKING:
+    from textual.app import App
     from textual.pilot import Pilot
 
     from localpaged.chat.service import ChatService
-    from localpaged.tui.app import LocalPagedApp
 
 MODEL_NAME = "smollm2-135m-instruct"
-SIZE, WIDE = (120, 34), (140, 38)
+SIZE, WIDE, TALL = (120, 34), (140, 38), (140, 40)
 SYSTEM_WIDE_TIMEOUT_S = 120
 FIRST = "What is the capital of France?"
 STORY = "Tell me a long story about the keeper of a lighthouse."
 BREAD = "Explain step by step how bread is made, as a numbered list."
 COMPARED = "Explain copy-on-write to a child."
+LIBRARIAN = (
+    "You are the librarian of a small town. You know every shelf, you answer in plain words, you "
+    "name a book where one helps, and you say so when you do not know. Visitors come with "
+    "questions of every kind: about books, about the town and its history, about the weather, "
+    "about recipes and repairs. You are patient, you never guess, you keep to what was asked, and "
+    "you end with one question back that helps the visitor to find more."
+)
+LIBRARY_QUESTIONS = (
+    "Which book tells of a lighthouse keeper?",
+    "How do I bind a book whose spine is loose?",
+    "What is the oldest house in town?",
+    "A recipe for bread without yeast, please.",
+    "Why is the river so low this summer?",
+    "Which trees lose their leaves first?",
+    "How do I mend a bicycle tyre on the road?",
+    "Who painted the ceiling of the town hall?",
+    "What should I read after Moby-Dick?",
+    "How does an hourglass keep its time?",
+)
+PER_WAVE, BREATH_S, LULL_S, LATECOMERS = 4, 1.5, 8.0, 3
+"""Questions come in waves, so that curves have something to tell."""
 STREAMED_TOKENS = 110
 LONGEST_ANSWER_TOKENS = 400
 
@@ -59,6 +80,7 @@ async def draw(folder: Path) -> None:
             _save(app, folder / "tokens.svg")
             await _compare(pilot, service)
             _save(app, folder / "compare.svg")
+        await _stats(service, folder / "stats.svg")
     finally:
         service.close()
 
@@ -107,6 +129,27 @@ async def _compare(pilot: Pilot[None], service: ChatService) -> None:
     await pilot.pause(0.3)
 
 
+async def _stats(service: ChatService, path: Path) -> None:
+    """What all of it looks like from another terminal: a busy minute, then the dashboard."""
+    from localpaged.tui.stats.app import StatsApp
+    from localpaged.tui.stats.socket_source import SocketSource
+    from localpaged.tui.theme import DARK
+
+    source = SocketSource()
+    app = StatsApp(source, usual_theme=DARK)
+    async with app.run_test(size=TALL) as pilot:
+        chats = [service.new_chat(system=LIBRARIAN).id for _ in LIBRARY_QUESTIONS]
+        service.memory.pin_chat(chats[0], is_system_only=True)
+        for place, (chat, question) in enumerate(zip(chats, LIBRARY_QUESTIONS, strict=True)):
+            if place == len(chats) - LATECOMERS:
+                await _wait(lambda: len(service.snapshot().sequences) <= LATECOMERS, pilot)
+            service.send(chat, question, sampling=SamplingParams(max_tokens=60 + 30 * place))
+            await pilot.pause(LULL_S if place % PER_WAVE == PER_WAVE - 1 else BREATH_S)
+        await pilot.pause(1.5)
+        _save(app, path)
+    source.close()
+
+
 async def _ask(pilot: Pilot[None], text: str) -> None:
     pilot.app.screen.focused.post_message(Paste(text))
     await pilot.pause(0.1)
@@ -121,7 +164,7 @@ async def _wait(is_true: Callable[[], bool], pilot: Pilot[None]) -> None:
         await pilot.pause(0.05)
 
 
-def _save(app: LocalPagedApp, path: Path) -> None:
+def _save(app: App[None], path: Path) -> None:
     # Without its web fonts the picture is complete in itself.
     picture = re.sub(r"@font-face \{.*?\n    \}", "", app.export_screenshot(), flags=re.DOTALL)
     path.write_text(picture)

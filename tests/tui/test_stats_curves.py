@@ -116,8 +116,8 @@ def test_a_wide_screen_has_four_charts_a_row_and_each_has_its_scale():
     lines = texts(
         chart_lines(charts, Pen(), cells=140, rows=13, span=lambda columns: f"{columns} s")
     )
-    assert "chart 0" in lines[0] and "chart 3" in lines[0] and "chart 4" in lines[6]
-    assert lines[1].startswith("   60 ") and lines[4].startswith("    0 ")
+    assert "chart 0" in lines[0] and "chart 3" in lines[0] and "chart 4" in lines[7]
+    assert lines[1].startswith("   60 ") and lines[5].startswith("    0 ")
     assert lines[-1].count("52 s ago") == 4 and lines[-1].endswith("now")
 
 

@@ -39,16 +39,24 @@ class Chart:
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """How charts are laid out: `across` of them a row, each `cells` wide and `rows` high."""
+    """How charts are laid out: `across` of them a row, each `cells` wide and `rows` high.
+
+    The first `num_taller` rows of charts are one row higher.
+    """
 
     across: int
     cells: int
     rows: int
+    num_taller: int = 0
 
     @property
     def has_gap(self) -> bool:
         """Whether there is a blank row below each chart."""
         return self.rows >= 4
+
+    def plot_rows(self, band: int) -> int:
+        """How high the curve of a chart in a row of charts is, without its name."""
+        return self.rows - 1 - self.has_gap + (band < self.num_taller)
 
 
 def grid_of(num_charts: int, *, cells: int, rows: int) -> Grid:
@@ -56,7 +64,11 @@ def grid_of(num_charts: int, *, cells: int, rows: int) -> Grid:
     across = max(1, min(MOST_COLUMNS, cells // LEAST_CELLS, num_charts))
     each = (cells - GAP_CELLS * (across - 1)) // across
     deep = -(-num_charts // across)
-    return Grid(across, max(1, each), max(1, min(rows // deep, MOST_PLOT_ROWS + 2)))
+    height, left = divmod(rows, deep)
+    if height >= MOST_PLOT_ROWS + 2:
+        return Grid(across, max(1, each), MOST_PLOT_ROWS + 2)
+    # what is left over goes to those that matter most, unless it is for the line with the time
+    return Grid(across, max(1, each), max(1, height), left if height >= 4 else 0)
 
 
 def chart_lines(
@@ -69,16 +81,15 @@ def chart_lines(
     if not charts or cells < 1 or rows < 1:
         return []
     grid = grid_of(len(charts), cells=cells, rows=rows)
-    deep = -(-len(charts) // grid.across)
-    # below the last charts there is a blank row, or one that is left over, or none
-    has_axis = grid.has_gap or rows > deep * grid.rows
     lines: list[InkLine] = []
-    for first in range(0, len(charts), grid.across):
-        blocks = [_chart(chart, grid, pen) for chart in charts[first : first + grid.across]]
+    for band, first in enumerate(range(0, len(charts), grid.across)):
+        shown = charts[first : first + grid.across]
+        blocks = [_chart(chart, grid, band, pen) for chart in shown]
         lines += [_side_by_side(parts, grid) for parts in zip(*blocks, strict=True)]
-    if not has_axis:
-        return lines[:rows]
-    return [*(lines[:-1] if grid.has_gap else lines), _axis(grid, pen, span)]
+    # below the last charts there is a blank row, or one that is left over, or none
+    if grid.has_gap:
+        return [*lines[:-1], _axis(grid, pen, span)]
+    return [*lines, _axis(grid, pen, span)] if rows > len(lines) else lines[:rows]
 
 
 def _side_by_side(parts: Sequence[InkLine], grid: Grid) -> InkLine:
@@ -89,16 +100,15 @@ def _side_by_side(parts: Sequence[InkLine], grid: Grid) -> InkLine:
     return tuple(row)
 
 
-def _chart(chart: Chart, grid: Grid, pen: Pen) -> list[InkLine]:
-    """A chart as `grid.rows` rows."""
+def _chart(chart: Chart, grid: Grid, band: int, pen: Pen) -> list[InkLine]:
+    """A chart with its name above and, where there is room for it, a blank row below."""
     if grid.rows == 1:
         return [_inline(chart, grid.cells, pen)]
-    plot_rows = grid.rows - 1 - grid.has_gap
     title = [Ink(chart.title, Role.TEXT, STRONG)]
     if chart.note:
         title.append(Ink(f" {chart.note}", Role.FAINT))
     value = fitted([Ink(chart.value, Shade(chart.paint), STRONG)], grid.cells)
-    lines = [beside(title, value, grid.cells), *_plot(chart, grid.cells, plot_rows, pen)]
+    lines = [beside(title, value, grid.cells), *_plot(chart, grid.cells, grid.plot_rows(band), pen)]
     return [*lines, BLANK] if grid.has_gap else lines
 
 

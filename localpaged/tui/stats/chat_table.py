@@ -30,14 +30,20 @@ class TableHead(StatusLine):
             super().__init__()
             self.column = column
 
-    def show(self, order: Order, glyphs: Glyphs) -> None:
-        """Tell the columns that fit, and by which of them rows are sorted."""
-        self.set(header_line(order, glyphs, self.content_size.width).runs)
+    def __init__(self, glyphs: Glyphs, *, id: str | None = None) -> None:  # noqa: A002
+        super().__init__(id=id)
+        self._glyphs = glyphs
+        self._cells = 0
+
+    def show(self, order: Order, cells: int) -> None:
+        """Tell the columns of rows of `cells`, and by which of them rows are sorted."""
+        self._cells = cells
+        self.set(header_line(order, self._glyphs, cells).runs)
 
     def on_click(self, event: events.Click) -> None:
         """A click on a name sorts by it."""
         offset = event.get_content_offset(self)
-        column = None if offset is None else column_at(offset.x, self.content_size.width)
+        column = None if offset is None else column_at(offset.x, self._cells)
         if column is not None:
             self.post_message(self.Clicked(column))
 

@@ -82,7 +82,7 @@ class StatsScreen(Screen[None]):
         self._head = InkView(id="stats-head")
         self.charts = InkView(id="stats-charts")
         self._chats = Vertical(id="stats-chats")
-        self._table_head = TableHead(id="stats-table-head")
+        self._table_head = TableHead(glyphs, id="stats-table-head")
         self.table = ChatTable(glyphs, id="stats-table")
         self._pen = Pen(glyphs, has_colours=not app.no_color)
         self.memory = MemoryView(self._pen)
@@ -169,8 +169,8 @@ class StatsScreen(Screen[None]):
         if self.view == "overview":
             self._fit_chats(len(model.chats))
         if self.view in ("overview", "chats"):
-            self._table_head.show(self.table.order, self._glyphs)
             self.table.show(model.chats, block_bytes=model.blocks.bytes_per_block)
+            self._table_head.show(self.table.order, self.table.row_cells)
         else:
             self.memory.show(model)
 
