@@ -84,7 +84,7 @@ class Client:
             raise gone_silent(self.endpoint, has_begun=has_begun) from None
         except httpx2.TransportError as error:
             if has_begun:
-                raise broken_off(self.endpoint) from None
+                raise broken_off(self.endpoint, has_begun=True) from None
             raise not_reached(self.endpoint, error) from None
 
     async def close(self) -> None:
@@ -115,7 +115,7 @@ class Client:
             how = f"a piece is longer than {MAX_EVENT_BYTES:,} bytes"
             raise bad_stream(self.endpoint, how) from None
         if not has_ended:
-            raise broken_off(self.endpoint)
+            raise broken_off(self.endpoint, has_begun=num_chars > 0)
 
     def _check_stream(self, response: httpx2.Response) -> None:
         kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()

@@ -75,9 +75,14 @@ def not_reached(endpoint: Endpoint, error: httpx2.TransportError) -> EndpointErr
     return EndpointError(f"{name}: the connection to {host} was lost before an answer.", hint=_TRY)
 
 
-def broken_off(endpoint: Endpoint) -> EndpointError:
-    """The connection ended in the middle of an answer."""
+def broken_off(endpoint: Endpoint, *, has_begun: bool) -> EndpointError:
+    """The connection ended in the middle of an answer, or before its first word."""
     name = visible(endpoint.name)
+    if not has_begun:
+        return EndpointError(
+            f"{name}: the server took the question and ended without a word of an answer.",
+            hint="Its log may tell why: a chat that is too long for its context, for example.",
+        )
     return EndpointError(f"{name}: the connection was lost in the middle.", hint=KEPT)
 
 

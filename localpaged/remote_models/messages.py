@@ -9,9 +9,9 @@ from localpaged.engine.params import Request, SamplingParams
 from localpaged.errors import BadParameter, ChatError
 from localpaged.plain_text import visible
 from localpaged.prompt import PromptMessage
-from localpaged.remote_models.model import MARKS
+from localpaged.remote_models.model import DONE_HERE, MARKS
 
-SAMPLED = tuple(field.name for field in fields(SamplingParams))
+SAMPLED = tuple(f.name for f in fields(SamplingParams) if f.name not in DONE_HERE)
 
 
 def as_messages(request: Request) -> list[dict[str, str]]:

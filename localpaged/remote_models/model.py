@@ -14,6 +14,8 @@ from localpaged.remote.served import Known
 MARKS = ReasoningMarks("<think>", "</think>")
 """Between these its reasoning stands in a saved answer: endpoints tell it apart from the text."""
 UNKNOWN_CONTEXT = 0
+DONE_HERE = frozenset({"stop_loops"})
+"""Parameters that the chats act on, whoever answers: who reads an answer looks for loops."""
 
 
 class EndpointModel:
@@ -77,5 +79,5 @@ class EndpointModel:
 def _abilities(
     endpoint: Endpoint, sampling: frozenset[str] | None, *, can_continue: bool
 ) -> Abilities:
-    told = None if sampling is None else sampling | {"grammar"}
+    told = None if sampling is None else sampling | {"grammar"} | DONE_HERE
     return of_endpoint(visible(endpoint.name), sampling=told, can_continue=can_continue)

@@ -129,6 +129,12 @@ def test_a_stream_that_breaks_keeps_what_has_arrived(shared, pieces, told):
     assert len(endpoint.posts) == num_before + 1, "an answer that has begun is not asked for again"
 
 
+def test_a_stream_that_ends_before_a_word_is_not_an_answer_that_was_cut(shared):
+    run, endpoint = shared
+    endpoint.replies = [[STREAM_HEAD, delta(role="assistant")]]
+    assert "ended without a word of an answer" in run.fail().message
+
+
 def test_an_answer_that_was_broken_off_can_be_continued(begin, endpoint):
     endpoint.models = model_list("m1", owned_by="sglang")
     endpoint.replies = [[STREAM_HEAD, delta(content="Once upon"), reset], stream(" a time.")]
