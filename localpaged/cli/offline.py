@@ -1,4 +1,4 @@
-"""What there is to tell while no program runs: the history, the models, the last run."""
+"""What there is to tell while no program runs: the history, kept KV, the models, the last run."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ class Offline:
     database_bytes: int = 0
     chats: int = 0
     messages: int = 0
+    kv_disk_bytes: int | None = None
     models: tuple[str, ...] = ()
     last_run: RunSummary | None = None
     error: LocalPagedError | None = None
@@ -35,6 +36,7 @@ class Offline:
             "database_bytes": self.database_bytes,
             "chats": self.chats,
             "messages": self.messages,
+            "kv_disk_bytes": self.kv_disk_bytes,
             "models": list(self.models),
             "last_run": None if self.last_run is None else asdict(self.last_run),
             "error": None if error is None else {"message": error.message, "hint": error.hint},
@@ -45,11 +47,17 @@ def offline_facts() -> Offline:
     """Look at files; nothing is made or changed."""
     with without_numpy():
         from localpaged.store.facts import read_facts
+    from localpaged.kv_files.budget import used_bytes
+    from localpaged.kv_files.folder import kv_root
     from localpaged.models.registry import list_entries
 
     path = paths.database_file()
     error: LocalPagedError | None = None
     models: tuple[str, ...] = ()
+    try:
+        kv_disk_bytes: int | None = used_bytes(kv_root())
+    except OSError:
+        kv_disk_bytes = None  # not known, and not what anybody asked for
     try:
         models = tuple(entry.name for entry in list_entries())
     except LocalPagedError as refused:
@@ -57,9 +65,16 @@ def offline_facts() -> Offline:
     try:
         facts = read_facts(path)
     except LocalPagedError as refused:
-        return Offline(path, models=models, error=refused)
+        return Offline(path, kv_disk_bytes=kv_disk_bytes, models=models, error=refused)
     return Offline(
-        path, facts.database_bytes, facts.chats, facts.messages, models, facts.last_run, error
+        path,
+        facts.database_bytes,
+        facts.chats,
+        facts.messages,
+        kv_disk_bytes,
+        models,
+        facts.last_run,
+        error,
     )
 
 

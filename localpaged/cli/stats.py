@@ -52,7 +52,8 @@ def stats(**options: Any) -> int:
       engines          a snapshot of each running program, the oldest first
       failures         message and hint for each that cannot be read
       offline          null while one runs; else database, database_bytes,
-                       chats, messages, models, last_run, error
+                       chats, messages, kv_disk_bytes, models, last_run,
+                       error
     With --history: runs, the oldest first.
     """
     from localpaged.cli.looking import run_history, run_stats

@@ -74,6 +74,8 @@ def facts_text(offline: Offline, look: Look) -> str:
                 visible(str(offline.database)),
             )
         )
+    if offline.kv_disk_bytes:
+        lines.append(f"kept KV   {byte_size(offline.kv_disk_bytes)} on the disk")
     models = ", ".join(map(visible, offline.models)) or "none"
     lines.append(f"models    {models}")
     run = offline.last_run
@@ -128,6 +130,9 @@ def _model_lines(model: ModelStats, look: Look) -> list[str]:
     most = byte_size(blocks.max * blocks.bytes_per_block)
     kv = f"KV {byte_size(model.kv_bytes)} of up to {most}"
     fill = model.slots.fill
+    if not blocks.total:
+        # an endpoint elsewhere: it has no KV memory here, and is counted there
+        return [look.join(visible(model.name), visible(model.device), "answers elsewhere")]
     lines = [
         look.join(visible(model.name), visible(model.device), weights, kv),
         f"KV        {_kv_bar(blocks, look)}",

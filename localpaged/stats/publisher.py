@@ -77,6 +77,7 @@ class StatsThread:
         self._on_sample = on_sample
         self._interval_s = interval_s
         self._is_closing = False
+        self._has_failed = False
         self._look: _Look | None = None
         self._wake_in, self._wake_out = socket.socketpair()
         self._wake_out.setblocking(False)
@@ -135,7 +136,9 @@ class StatsThread:
             self._collector.sample()
             self._on_sample(self._collector)
         except Exception:  # stats are no reason for anything to end
-            log.exception("stats could not be sampled")
+            if not self._has_failed:
+                log.exception("stats could not be sampled")
+            self._has_failed = True
 
     def _request(self, reader: Reader, details: frozenset[str]) -> None:
         if not details:

@@ -10,6 +10,7 @@ from contextlib import contextmanager, suppress
 import pytest
 
 from localpaged import paths
+from localpaged.engine.snapshot import EngineSnapshot
 from localpaged.store.store import Store
 from localpaged.store.writes import Write, change_chat
 from testkit.builders import make_chat
@@ -227,3 +228,14 @@ def test_an_asking_program_is_looked_at_from_another_process(listed_home):
         (engine,) = json.loads(done.out)["engines"]
         assert engine["program"]["command"] == "ask"
         os.kill(process.pid, signal.SIGTERM)
+
+
+def test_an_endpoint_elsewhere_has_no_blocks_to_tell_of(home):
+    class Elsewhere(CoreSource):
+        def snapshot(self, model):
+            return EngineSnapshot(model_name="big", device="cluster:8000")
+
+    with telling(Elsewhere()):
+        done = call("stats", "--once")
+        assert "big · cluster:8000 · answers elsewhere" in done.out
+        assert looked()[1]["engines"][0]["models"][0]["hit_bytes"] == 0

@@ -303,6 +303,19 @@ def test_a_source_that_fails_ends_one_connection_and_nothing_else(caplog):
     assert "no titles" in caplog.text
 
 
+def test_what_cannot_be_sampled_is_logged_once_and_readers_are_answered(caplog):
+    tries = []
+
+    def fail(collector):
+        tries.append(collector)
+        raise RuntimeError("no sample")
+
+    with telling(on_sample=fail) as thread, read_from(thread) as reader:
+        eventually(lambda: len(tries) > 3)
+        assert reader.snapshot(NOTHING).models
+    assert caplog.text.count("could not be sampled") == 1
+
+
 def serve_once(path, *said):
     """A program that says these lines to whoever connects, and ends."""
     listener = socket.socket(socket.AF_UNIX)
