@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -44,9 +46,13 @@ def make_decoder_core(
     token_bytes: tuple[bytes, ...] = (),
     eos_ids: frozenset[int] = frozenset(),
     kv_dtype: torch.dtype = torch.float32,
+    make_core: Callable[..., EngineCore] | None = None,
     **config: Any,
 ) -> EngineCore:
-    """Return a core whose KV memory starts out loud: stale reads show in the tokens."""
+    """Return a core whose KV memory starts out loud: stale reads show in the tokens.
+
+    `make_core` is given the KV storage as `store`, too.
+    """
     kv = KVStorage(
         decoder.config,
         num_blocks=num_blocks,
@@ -55,7 +61,7 @@ def make_decoder_core(
         host_blocks=config.get("host_blocks", 0),
     )
     kv.poison()
-    return EngineCore(
+    return (EngineCore if make_core is None else partial(make_core, store=kv))(
         EngineConfig(
             num_blocks=num_blocks,
             context_length=min(decoder.config.context_length, num_blocks * 16),
