@@ -251,7 +251,7 @@ class LocalPagedApp(App[None]):
                 self.tell(f"{missing.chosen} is not here any more; {missing.default} answers.")
             snapshot = self.service.snapshot()
             is_moving = self.chat.flush(self.service.snapshot(self.workspace.chosen_model), changes)
-            if self.chat.sidebar.display:
+            if self.chat.sidebar.display and self.chat.is_current:
                 self.chat.costs.follow(
                     snapshot,
                     self.service.memory.inspect,

@@ -303,7 +303,8 @@ class SessionModel:
             answer.text += event.text[max(0, len(answer.text) - event.offset) :]
             answer.token_count = event.token_count
             answer.thought = event.thought
-            answer.turn = replace(answer.turn, status=TurnStatus.STREAMING)
+            if answer.turn.status is not TurnStatus.STREAMING:
+                answer.turn = replace(answer.turn, status=TurnStatus.STREAMING)
             if answer.first_text_at is None:
                 answer.first_text_at = now_s
                 answer.first_token_count = event.token_count

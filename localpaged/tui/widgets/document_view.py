@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from textual.geometry import Region, Size
 from textual.message import Message
 from textual.scroll_view import ScrollView
+from textual.scrollbar import ScrollBar
 from textual.widget import Widget
 
 from localpaged.tui.markdown.line import Line, Role, Run
@@ -21,6 +22,7 @@ from localpaged.tui.transcript.cells import Cell, selected_text
 from localpaged.tui.transcript.document import Document
 from localpaged.tui.transcript.status import Moment
 from localpaged.tui.widgets.bare_rows import finished, has_bare_rows
+from localpaged.tui.widgets.row_scroll_bar import RowScrollBar
 
 if TYPE_CHECKING:
     from textual.selection import Selection
@@ -88,6 +90,16 @@ class DocumentView(ScrollView, can_focus=True):
     def is_following(self) -> bool:
         """Whether the newest line is kept in view."""
         return self._place.is_following
+
+    @property
+    def vertical_scrollbar(self) -> ScrollBar:
+        """The scrollbar, made when it is first asked for."""
+        if self._vertical_scrollbar is None:
+            bar = RowScrollBar(name="vertical", thickness=self.scrollbar_size_vertical)
+            self._vertical_scrollbar = bar
+            bar.display = False
+            self.app._start_widget(self, bar)
+        return self._vertical_scrollbar
 
     @property
     def column(self) -> int:
