@@ -21,8 +21,8 @@ Save = Callable[[Sequence[RunSummary]], None]
 class RunKeeper:
     """The stats thread; `end` once that has ended.
 
-    Invariant: with the first request a row is saved, then again at most every SAVE_INTERVAL_S and
-    only when the engine worked meanwhile.
+    Invariant: with the first request a row is saved, then every SAVE_INTERVAL_S while the engine
+    works, and when it comes to rest.
     """
 
     def __init__(
@@ -39,6 +39,7 @@ class RunKeeper:
         self._save = save
         self._clock = clock
         self._latest: dict[str, RunSummary] = {}
+        self._seen_steps: dict[str, int] = {}
         self._saved_steps: dict[str, int] = {}
         self._save_at = 0.0
 
@@ -47,10 +48,9 @@ class RunKeeper:
         now = self._clock()
         for name, (snapshot, watch) in collector.watched().items():
             self._latest[name] = self._summary(name, snapshot, watch, now=now)
-        if now < self._save_at:
-            return
         steps = {name: summary.steps for name, summary in self._latest.items() if summary.requests}
-        if steps != self._saved_steps:
+        has_come_to_rest, self._seen_steps = steps == self._seen_steps, steps
+        if steps != self._saved_steps and (has_come_to_rest or now >= self._save_at):
             self._save(tuple(self._latest.values()))
             self._saved_steps = steps
             self._save_at = now + SAVE_INTERVAL_S

@@ -41,28 +41,32 @@ def summary(number, **counts):
     return RunSummary(f"run {number}", "m", "chat", "0", 1, float(number), number + 9.0, **counts)
 
 
+def pass_by(kept, seconds, *, is_busy):
+    keeper, collector, source, clock, _ = kept
+    if is_busy:
+        run(source.core, [make_request(f"{clock.now}", range(20))])
+    clock.now += seconds
+    collector.sample()
+    keeper.note(collector)
+
+
 def test_a_run_is_saved_with_its_first_request_then_each_minute_of_work(kept):
-    keeper, collector, source, clock, saved = kept
-
-    def pass_by(seconds):
-        clock.now += seconds
-        collector.sample()
-        keeper.note(collector)
-
-    pass_by(1)
+    saved = kept[-1]
+    pass_by(kept, 1, is_busy=False)
     assert saved == []
-    run(source.core, [make_request("a", range(20))])
-    pass_by(1)
+    pass_by(kept, 1, is_busy=True)
     ((first,),) = saved
     assert (first.requests, first.generated_tokens, first.is_ended) == (1, 8, False)
-    run(source.core, [make_request("b", range(20))])
-    pass_by(SAVE_INTERVAL_S / 2)
-    assert len(saved) == 1
-    pass_by(SAVE_INTERVAL_S / 2)
+    for _ in range(2):
+        pass_by(kept, SAVE_INTERVAL_S / 2, is_busy=True)
+    assert [row.generated_tokens for (row,) in saved] == [8, 24]
+
+
+def test_a_run_is_saved_once_when_the_engine_comes_to_rest(kept):
+    saved = kept[-1]
+    for is_busy in (True, True, False, False, False):
+        pass_by(kept, 1, is_busy=is_busy)
     assert [row.generated_tokens for (row,) in saved] == [8, 16]
-    for _ in range(3):  # nothing was done since
-        pass_by(SAVE_INTERVAL_S)
-    assert len(saved) == 2
 
 
 def test_the_last_row_tells_that_the_run_ended(kept):
