@@ -142,7 +142,7 @@ async def _stats(service: ChatService, path: Path) -> None:
         service.memory.pin_chat(chats[0], is_system_only=True)
         for place, (chat, question) in enumerate(zip(chats, LIBRARY_QUESTIONS, strict=True)):
             if place == len(chats) - LATECOMERS:
-                await _wait(lambda: len(service.snapshot().sequences) <= LATECOMERS, pilot)
+                await _wait(lambda: len(service.snapshot().sequences) <= LATECOMERS + 1, pilot)
             service.send(chat, question, sampling=SamplingParams(max_tokens=60 + 30 * place))
             await pilot.pause(LULL_S if place % PER_WAVE == PER_WAVE - 1 else BREATH_S)
         await pilot.pause(1.5)

@@ -34,6 +34,7 @@ def modules_after(statement):
         ("import localpaged.engine.scheduler, localpaged.engine.core", {"torch", "numpy"}),
         ("import localpaged.models.open_model", {"torch", "transformers"}),
         ("import localpaged.wiring", {"torch", "transformers", "textual"}),
+        ("import localpaged.tui.stats.run", {"torch", "transformers", "numpy", "sqlite_utils"}),
         ("import localpaged_kernels", {"triton", "torch"}),
     ],
 )

@@ -79,6 +79,15 @@ async def test_chats_are_listed_with_own_and_shared_blocks_and_states(size):
         assert "prefill 61 %" in shown.text and "a chat without a title" in shown.text
 
 
+async def test_the_cursor_of_the_table_is_in_the_first_row_until_it_is_moved():
+    async with dashboard(one(), size=SMALL) as shown:
+        assert shown.screen.table.chosen == CHAT_ROWS[0]
+        later = replace(CHAT_ROWS[0], state="cached")
+        shown.source.running["a"] = snapshot(4_121, model(chats=(later, *CHAT_ROWS[1:])))
+        await shown.look()
+        assert shown.screen.table.chosen == CHAT_ROWS[2]
+
+
 async def test_host_memory_has_curves_where_there_is_any():
     async with dashboard(one(), size=LARGE) as shown:
         assert "host" not in shown.text
@@ -190,7 +199,11 @@ async def test_map_and_tree_are_moved_over_and_the_map_has_four_colourings(size)
     async with dashboard(one(), size=size) as shown:
         await shown.press("c", "j", "j")
         chosen = shown.screen.table.chosen
+        assert chosen.title == "Translate the manual"
         await shown.press("k", "G", "g", "down", "down")
+        assert shown.screen.table.chosen == chosen
+        shown.source.running["a"] = snapshot(4_121, model(chats=CHAT_ROWS[1:]))
+        await shown.look()
         assert shown.screen.table.chosen == chosen
         await shown.press("m", "l", "l", "h")
         assert shown.screen.memory.block_map.cursor == 1 and "block 1 · pinned" in shown.text

@@ -7,7 +7,6 @@ from collections.abc import Callable
 
 from localpaged.chat.memory import BRANCH_PIN, CHAT_PIN, SYSTEM_PIN
 from localpaged.engine.inspection import (
-    AGE_BOUNDS_S,
     MAX_REFS,
     BlockState,
     BlockTokens,
@@ -20,17 +19,9 @@ from localpaged.tui.markdown.line import STRONG, Line, Role, Run
 from localpaged.tui.markdown.wrap import wrap_runs
 from localpaged.tui.memory.headlines import blocks_and_bytes
 from localpaged.tui.memory.tree_rows import TreeRow
+from localpaged.tui.memory.words import STATE_WORDS, age_words
 
 MAX_CHATS = 6
-STATE_WORDS = {
-    BlockState.FREE: "free",
-    BlockState.HELD: "in use",
-    BlockState.CACHED: "cached, can be evicted",
-    BlockState.PINNED: "pinned",
-}
-_AGE_WORDS = ("1 s", "5 s", "15 s", "1 min", "5 min", "15 min", "1 h", "4 h")
-assert len(_AGE_WORDS) == len(AGE_BOUNDS_S)
-
 TitleOf = Callable[[str], str]
 
 
@@ -107,15 +98,6 @@ def group_line(seen: Inspection, block: int, per_cell: int) -> Line:
     )
     last = min(first + per_cell, seen.num_blocks) - 1
     return _line(f"in one cell: {grouped(first)} to {grouped(last)}, {told}", Role.FAINT)
-
-
-def age_words(bucket: int) -> str:
-    """Return how long ago byte `bucket` of an age map was: less than 5 s ago."""
-    if bucket == 0:
-        return "now"
-    if bucket >= len(_AGE_WORDS):
-        return f"more than {_AGE_WORDS[-1]} ago"
-    return f"less than {_AGE_WORDS[bucket]} ago"
 
 
 def _users_of_block(

@@ -51,7 +51,8 @@ class TableHead(StatusLine):
 class ChatTable(LineList):
     """Draws the chats it was given last, in the order that was chosen. UI thread only.
 
-    Invariant: `_chats` are in the order `order`; the cursor stays with its chat.
+    Invariant: `_chats` are in the order `order`. The cursor is in the first row until the user
+    moves it, then it stays with its chat.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -72,6 +73,7 @@ class ChatTable(LineList):
         self._block_bytes = 0
         self.order = Order()
         self._cursor = 0
+        self._is_placed = False
         self._lines: dict[int, Line] = {}
 
     @property
@@ -85,7 +87,7 @@ class ChatTable(LineList):
         self._chats, self._block_bytes = self.order.of(chats), block_bytes
         self._lines.clear()
         self._cursor = max(0, min(self._cursor, len(self._chats) - 1))
-        if chosen is not None:
+        if chosen is not None and self._is_placed:
             found = (i for i, chat in enumerate(self._chats) if chat.chat_id == chosen.chat_id)
             self._cursor = next(found, self._cursor)
         self.fit(len(self._chats))
@@ -94,8 +96,10 @@ class ChatTable(LineList):
     def sort(self, order: Order) -> None:
         """Put the chats in another order; the cursor goes to the first row."""
         self.order = order
+        self._is_placed = False
+        self._cursor = 0
+        self.scroll_to(y=0, animate=False)
         self.show(self._chats, block_bytes=self._block_bytes)
-        self._go_to(0)
 
     def line_at(self, y: int) -> Line:
         """Return a chat's row."""
@@ -129,6 +133,7 @@ class ChatTable(LineList):
         self._go_to(self._cursor + step)
 
     def _go_to(self, place: int) -> None:
+        self._is_placed = True
         self._cursor = max(0, min(place, len(self._chats) - 1))
         self.reveal(self._cursor, self._cursor + 1)
         self.refresh()

@@ -30,10 +30,10 @@ from localpaged.stats.schema import (
     TreeBranch,
 )
 from localpaged.tui.figures import byte_size, grouped
-from localpaged.tui.memory.details import STATE_WORDS, age_words
 from localpaged.tui.memory.headlines import counted_blocks
 from localpaged.tui.memory.tree_rows import Guides, laid_out
 from localpaged.tui.memory.views import ChatColours, Picture, View, picture
+from localpaged.tui.memory.words import STATE_WORDS, age_words
 
 TitleOf = Callable[[str], str]
 _STATES = {
