@@ -1,0 +1,232 @@
+"""What HTTP costs: the same requests put to the engine directly, and streamed through the server.
+
+    python benchmarks/server.py [--model NAME] [--threads N] [--rounds N] [--out FILE.json]
+
+Engine and server are one process, as in `localpaged serve`; the clients are another. Rounds of the
+two ways alternate, and the median of their ratios is what is worth quoting: machines are shared.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import statistics
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+
+import httpx2 as httpx
+
+from localpaged.chat.models import EmptyShelf
+from localpaged.config import Settings
+from localpaged.engine.engine import Engine
+from localpaged.engine.events import Event, FailEvent, FinishEvent, ReadyEvent, TokenEvent
+from localpaged.engine.params import Request, SamplingParams
+from localpaged.engine_factory import load_core
+from localpaged.model_shelf import Shelf
+from localpaged.models.catalogue import DEFAULT_MODEL
+from localpaged.prompt import ChatModel, PromptMessage
+from localpaged.server.listener import HttpServer
+from localpaged.server.settings import ServerSettings
+
+CLIENTS = (1, 8)
+ANSWER_TOKENS = 128
+
+
+@dataclass(frozen=True)
+class Round:
+    """Tokens a second of all clients together, and the median time to a first token."""
+
+    tokens_per_s: float
+    ttft_ms: float
+
+
+def question(number: int) -> str:
+    """Return something that no cache has seen in full."""
+    return f"{number}: write about the number {number * 7919 % 1000}, the sea and the mountains."
+
+
+class Direct:
+    """Requests put to the engine as `ask` does, their events collected on its thread."""
+
+    def __init__(self, engine: Engine, model: ChatModel) -> None:
+        self._engine = engine
+        self._model = model
+        self._first_s: dict[str, float] = {}
+        self._open: set[str] = set()
+        self._is_done = threading.Event()
+        engine.add_listener(self._listen)
+
+    def run(self, first_number: int, clients: int) -> Round:
+        """Ask for all clients at once."""
+        sampling = SamplingParams(temperature=0, max_tokens=ANSWER_TOKENS, ignore_eos=True)
+        self._first_s.clear()
+        self._is_done.clear()
+        began_s = time.perf_counter()
+        names = [f"direct {first_number + i}" for i in range(clients)]
+        self._open = set(names)
+        for i, name in enumerate(names):
+            message = PromptMessage("user", question(first_number + i))
+            ids = self._model.render([message])
+            self._engine.submit(Request(name, ids, sampling, chat_id=name, speculation=False))
+        assert self._is_done.wait(600)
+        took_s = time.perf_counter() - began_s
+        ttft_s = [self._first_s[name] - began_s for name in names]
+        return Round(clients * ANSWER_TOKENS / took_s, 1e3 * statistics.median(ttft_s))
+
+    def _listen(self, events: tuple[Event, ...]) -> None:
+        for event in events:
+            if isinstance(event, TokenEvent):
+                self._first_s.setdefault(event.request_id, time.perf_counter())
+            elif isinstance(event, FinishEvent | FailEvent) and event.request_id in self._open:
+                assert isinstance(event, FinishEvent)
+                self._open.discard(event.request_id)
+                if not self._open:
+                    self._is_done.set()
+
+
+async def ask_over_http(url: str, model: str, first_number: int, clients: int) -> Round:
+    """Stream for all clients at once, each over a connection of its own."""
+    ttft_s: list[float] = []
+    async with httpx.AsyncClient(timeout=600, trust_env=False) as http:
+        await http.get(f"{url}/v1/models")
+        began_s = time.perf_counter()
+
+        async def ask(number: int) -> None:
+            body = {
+                "model": model,
+                "messages": [{"role": "user", "content": question(number)}],
+                "temperature": 0,
+                "max_tokens": ANSWER_TOKENS,
+                "ignore_eos": True,
+                "seed": 1,  # nothing is guessed, as with the requests beside it
+                "stream": True,
+            }
+            is_first = True
+            async with http.stream("POST", f"{url}/v1/chat/completions", json=body) as response:
+                assert response.status_code == 200
+                async for line in response.aiter_lines():
+                    if is_first and '"content":"' in line and '"content":""' not in line:
+                        ttft_s.append(time.perf_counter() - began_s)
+                        is_first = False
+            assert line in ("data: [DONE]", ""), line
+
+        await asyncio.gather(*(ask(first_number + i) for i in range(clients)))
+        took_s = time.perf_counter() - began_s
+    return Round(clients * ANSWER_TOKENS / took_s, 1e3 * statistics.median(ttft_s))
+
+
+def run_clients() -> None:
+    """The other process: a line of JSON says what to ask, one says how it went."""
+    for line in sys.stdin:
+        done = asyncio.run(ask_over_http(**json.loads(line)))
+        print(json.dumps(asdict(done)), flush=True)
+
+
+class Clients:
+    """The other process, seen from here."""
+
+    def __init__(self, url: str, model: str) -> None:
+        self._given = {"url": url, "model": model}
+        self._process = subprocess.Popen(
+            [sys.executable, __file__, "--clients"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def run(self, first_number: int, clients: int) -> Round:
+        """Have them ask."""
+        assert self._process.stdin is not None and self._process.stdout is not None
+        asked = {**self._given, "first_number": first_number, "clients": clients}
+        self._process.stdin.write(json.dumps(asked) + "\n")
+        self._process.stdin.flush()
+        return Round(**json.loads(self._process.stdout.readline()))
+
+    def close(self) -> None:
+        """End them."""
+        self._process.communicate("")
+
+
+def measure(arguments: argparse.Namespace) -> list[dict[str, object]]:
+    """Return a row for each number of clients."""
+    settings = Settings(model=arguments.model, threads=arguments.threads)
+    shelf = Shelf(arguments.model)
+    engine = Engine(partial(load_core, shelf.default.opened.result, settings))
+    server = HttpServer(ServerSettings(port=0), settings.sampling)
+    server.attach(engine, shelf.default.chat, EmptyShelf())
+    is_ready = threading.Event()
+    engine.add_listener(
+        lambda events: is_ready.set() if any(isinstance(e, ReadyEvent) for e in events) else None
+    )
+    shelf.open_default()
+    engine.start()
+    server.start()
+    assert is_ready.wait(600)
+    model = shelf.default.chat.result()
+    ways = {
+        "direct": Direct(engine, model),
+        "http": Clients(f"http://{server.address}", model.name),
+    }
+    rows: list[dict[str, object]] = []
+    number = 1_000
+    for clients in CLIENTS:
+        rounds: dict[str, list[Round]] = {name: [] for name in ways}
+        for count in range(arguments.rounds + 1):
+            for name, way in ways.items():
+                done = way.run(number, clients)
+                number += clients
+                if count:  # the first ones warm up
+                    rounds[name].append(done)
+        rows.append(_row(clients, rounds))
+    ways["http"].close()  # type: ignore[union-attr]
+    engine.close()
+    server.close()
+    return rows
+
+
+def _row(clients: int, rounds: dict[str, list[Round]]) -> dict[str, object]:
+    pairs = list(zip(rounds["direct"], rounds["http"], strict=True))
+    return {
+        "clients": clients,
+        "direct_tokens_per_s": statistics.median(a.tokens_per_s for a, _ in pairs),
+        "http_tokens_per_s": statistics.median(b.tokens_per_s for _, b in pairs),
+        "throughput_ratio": statistics.median(b.tokens_per_s / a.tokens_per_s for a, b in pairs),
+        "direct_ttft_ms": statistics.median(a.ttft_ms for a, _ in pairs),
+        "http_ttft_ms": statistics.median(b.ttft_ms for _, b in pairs),
+    }
+
+
+def main() -> None:
+    """Measure, print a table, write JSON."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--model", default=DEFAULT_MODEL)
+    parser.add_argument("--threads", type=int)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--out", type=Path, default=Path("benchmarks/results/server.json"))
+    parser.add_argument("--clients", action="store_true", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.clients:
+        run_clients()
+        return
+    rows = measure(arguments)
+    print(f"{ANSWER_TOKENS} tokens an answer, {arguments.rounds} rounds of each way\n")
+    print("| clients | direct, tok/s | HTTP, tok/s | ratio | direct TTFT, ms | HTTP TTFT, ms |")
+    print("|---|---|---|---|---|---|")
+    for row in rows:
+        print(
+            "| {clients} | {direct_tokens_per_s:.0f} | {http_tokens_per_s:.0f} "
+            "| ×{throughput_ratio:.3f} | {direct_ttft_ms:.0f} | {http_ttft_ms:.0f} |".format(**row)
+        )
+    report = {"model": arguments.model, "answer_tokens": ANSWER_TOKENS, "rows": rows}
+    arguments.out.parent.mkdir(parents=True, exist_ok=True)
+    arguments.out.write_text(json.dumps(report, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()
