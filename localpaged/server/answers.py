@@ -19,6 +19,7 @@ from localpaged.errors import EngineStopped, LocalPagedError
 from localpaged.prompt import ChatModel, ToolCall, ToolStyle
 from localpaged.server.desk import Ticket
 from localpaged.server.meters import RequestMeter
+from localpaged.server.recent_answers import RecentAnswers
 from localpaged.server.tool_calls import ToolCallReader
 from localpaged.server.tools import ToolUse
 from localpaged.store.text import storable
@@ -67,7 +68,10 @@ class Bill:
 
 @dataclass(frozen=True, slots=True)
 class AnswerKind:
-    """How answers are to be read. `begins_inside`: the prompt opens a thought."""
+    """How answers are to be read. `begins_inside`: the prompt opens a thought.
+
+    `recent` remembers what answers were made of.
+    """
 
     model: ChatModel
     tools: ToolUse = field(default_factory=ToolUse)
@@ -75,6 +79,7 @@ class AnswerKind:
     reads_thoughts: bool = True
     begins_inside: bool = False
     num_top_logprobs: int | None = None
+    recent: RecentAnswers | None = None
 
 
 class AnswerReader:
@@ -89,7 +94,8 @@ class AnswerReader:
         if kind.tools.is_told:
             names = {tool.name for tool in kind.tools.callable}
             self._calls = ToolCallReader(kind.style, names, is_parallel=kind.tools.is_parallel)
-        self._num_tokens = 0
+        self._token_ids: list[int] = []
+        self._texts: list[str] = []
         self._num_calls = 0
         self._last_visible_id: int | None = None
         self._end: ScoredToken | None = None  # may be the end token, which is no part of the text
@@ -100,19 +106,21 @@ class AnswerReader:
         thought = self._thoughts.thought
         if thought is None:
             return 0
-        return self._num_tokens if thought.tokens is None else thought.tokens
+        return len(self._token_ids) if thought.tokens is None else thought.tokens
 
     def take(self, event: TokenEvent, delta: Delta) -> None:
         """Add what an event brings to what is new."""
-        self._num_tokens += len(event.token_ids)
+        self._token_ids += event.token_ids
         for scored in event.logprobs:
             self._score(scored, delta)
         if event.text:
+            text = storable(event.text)
+            self._texts.append(text)
             parts = self._thoughts.take(
-                storable(event.text), token_count=self._num_tokens, now_s=time.monotonic()
+                text, token_count=len(self._token_ids), now_s=time.monotonic()
             )
-            for part, text in parts:
-                self._add(part, text, delta)
+            for part, piece in parts:
+                self._add(part, piece, delta)
 
     def finish(self, reason: FinishReason, delta: Delta) -> None:
         """Add what was held back, and why the answer ended."""
@@ -125,6 +133,8 @@ class AnswerReader:
         delta.finish_reason = reason.value
         if self._num_calls and reason is FinishReason.STOP:
             delta.finish_reason = "tool_calls"
+        if self._kind.recent is not None:
+            self._kind.recent.keep(self._kind.model, "".join(self._texts), self._token_ids)
 
     def _add(self, part: TextPart, text: str, delta: Delta) -> None:
         if part is TextPart.THOUGHT:

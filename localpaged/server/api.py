@@ -25,7 +25,8 @@ from localpaged.server.errors import SERVER, ApiError, no_such_model, queue_full
 from localpaged.server.guard import Guard, error_response
 from localpaged.server.meters import CONTENT_TYPE, Meters, RequestMeter
 from localpaged.server.offer import Offer
-from localpaged.server.prompts import Order, chat_order, completion_order
+from localpaged.server.prompts import Known, Order, chat_order, completion_order
+from localpaged.server.recent_answers import RecentAnswers
 from localpaged.server.settings import ServerSettings
 
 NUM_READERS = 2
@@ -35,9 +36,7 @@ log = logging.getLogger(__name__)
 
 
 class _MakeOrder(Protocol):
-    def __call__(
-        self, raw: bytes, offer: Offer, defaults: SamplingParams, *, client: str
-    ) -> Order: ...
+    def __call__(self, raw: bytes, known: Known, *, client: str) -> Order: ...
 
 
 class Api:
@@ -53,7 +52,7 @@ class Api:
         meters: Meters,
     ) -> None:
         self._settings = settings
-        self._sampling = sampling
+        self._known = Known(offer, sampling, RecentAnswers())
         self._desk = desk
         self._offer = offer
         self._meters = meters
@@ -141,7 +140,7 @@ class Api:
         self._take_place()
         try:
             raw = await self._body(request)
-            make = partial(make_order, raw, self._offer, self._sampling, client=_client_of(request))
+            make = partial(make_order, raw, self._known, client=_client_of(request))
             order = await asyncio.get_running_loop().run_in_executor(self._readers, make)
             return self._answering(order, shape_type)
         except BaseException:

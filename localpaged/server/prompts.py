@@ -24,9 +24,19 @@ from localpaged.server.asked import (
 from localpaged.server.errors import api_error_of, too_long, unsupported
 from localpaged.server.fields import parsed
 from localpaged.server.offer import Offer, Served
+from localpaged.server.recent_answers import RecentAnswers
 
 CHAT_PREFIX = "http "
 """What the engine knows a client's requests by begins with; no chat of the history does."""
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What every request is read with: the models, what it leaves open, answers before it."""
+
+    offer: Offer
+    sampling: SamplingParams
+    recent: RecentAnswers
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,14 +49,14 @@ class Order:
     kind: AnswerKind
 
 
-def chat_order(raw: bytes, offer: Offer, defaults: SamplingParams, *, client: str) -> Order:
+def chat_order(raw: bytes, known: Known, *, client: str) -> Order:
     """Return what a body of a chat completion asks for. Raises ApiError."""
-    served, body = _served(raw, offer)
-    wanted = chat_asked(body, defaults)
+    served, body = _served(raw, known.offer)
+    wanted = chat_asked(body, known.sampling)
     model = served.model
     style: ToolStyle = model.tool_style if isinstance(model, ToolChatModel) else "hermes"
     asked = wanted.for_style(style)
-    ids = _rendered(model, wanted)
+    ids = _rendered(model, wanted, known.recent)
     is_bounded = asked.sampling.grammar is not None
     kind = AnswerKind(
         model=model,
@@ -56,14 +66,15 @@ def chat_order(raw: bytes, offer: Offer, defaults: SamplingParams, *, client: st
         reads_thoughts=not is_bounded,
         begins_inside=not is_bounded and opens_thought(model, ids),
         num_top_logprobs=asked.sampling.logprobs,
+        recent=known.recent,
     )
     return _order(ids, served, asked, kind, client)
 
 
-def completion_order(raw: bytes, offer: Offer, defaults: SamplingParams, *, client: str) -> Order:
+def completion_order(raw: bytes, known: Known, *, client: str) -> Order:
     """Return what a body of a completion asks for. Raises ApiError."""
-    served, body = _served(raw, offer)
-    wanted = completion_asked(body, defaults)
+    served, body = _served(raw, known.offer)
+    wanted = completion_asked(body, known.sampling)
     ids = _encoded(served.model, wanted)
     kind = AnswerKind(
         model=served.model,
@@ -78,16 +89,17 @@ def _served(raw: bytes, offer: Offer) -> tuple[Served, Mapping[str, Any]]:
     return offer.find(model_of(body)), body
 
 
-def _rendered(model: ChatModel, wanted: ChatAsked) -> tuple[int, ...]:
+def _rendered(model: ChatModel, wanted: ChatAsked, recent: RecentAnswers) -> tuple[int, ...]:
+    messages = recent.known(model, wanted.messages)
     has_tools = wanted.tools.is_told or any(
         message.role == "tool" or message.tool_calls for message in wanted.messages
     )
     try:
         if isinstance(model, ToolChatModel):
-            return model.render(wanted.messages, tools=wanted.tools.told)
+            return model.render(messages, tools=wanted.tools.told)
         if has_tools:
             raise unsupported("tools", f"The model `{model.name}` takes no tools.")
-        return model.render(wanted.messages)
+        return model.render(messages)
     except LocalPagedError as error:
         raise api_error_of(error) from error
 

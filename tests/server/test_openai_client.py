@@ -343,3 +343,46 @@ def test_what_a_model_thinks_is_apart_from_its_answer():
     deltas: list[Any] = [piece.choices[0].delta for piece in pieces]
     assert "".join(getattr(d, "reasoning_content", "") for d in deltas) == "hmm"
     assert "".join(d.content or "" for d in deltas) == "Paris."
+
+
+def test_a_conversation_is_read_on_from_where_it_was(client):
+    """A random model's tokens are not those that its text would be cut into."""
+    messages = [{"role": "user", "content": "one, two, three, four, five, six, seven"}]
+    for _ in range(3):
+        answer = client.chat.completions.create(
+            model=NAME, messages=messages, max_tokens=40, temperature=1.5, seed=7
+        )
+        total = answer.usage.total_tokens
+        messages.append({"role": "assistant", "content": answer.choices[0].message.content})
+        messages.append({"role": "user", "content": "and then?"})
+
+        found = client.chat.completions.create(
+            model=NAME, messages=messages, max_tokens=1
+        ).usage.prompt_tokens_details.cached_tokens
+
+        assert found >= total // 16 * 16 - 16
+
+
+def test_remembered_answers_are_bounded(monkeypatch):
+    from localpaged.prompt import PromptMessage
+    from localpaged.server import recent_answers
+    from testkit.fake_model import FakeChatModel
+
+    monkeypatch.setattr(recent_answers, "MAX_ANSWERS", 2)
+    monkeypatch.setattr(recent_answers, "MAX_TOKENS", 10)
+    kept = recent_answers.RecentAnswers()
+    model = FakeChatModel()
+
+    def known(text: str) -> bool:
+        (message,) = kept.known(model, [PromptMessage("assistant", text)])
+        return message.token_ids is not None
+
+    for text in ("a", "b", "c"):
+        kept.keep(model, text, (1, 2))
+    assert (known("a"), known("b"), known("c")) == (False, True, True)
+    kept.keep(model, "d", tuple(range(9)))
+    assert (known("c"), known("d")) == (False, True)
+    kept.keep(model, "e", tuple(range(11)))
+    assert not known("e")
+    (other,) = kept.known(FakeChatModel(fingerprint="x"), [PromptMessage("assistant", "d")])
+    assert other.token_ids is None
