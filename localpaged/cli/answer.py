@@ -109,10 +109,11 @@ class TextAnswer:
             sys.stdout.flush()
         if self._status.is_on_terminal and ended is not None and ended.usage is not None:
             usage = ended.usage
+            cached = f"{usage.cached_tokens} cached + {usage.new_tokens} new"
             print(
                 f"{usage.completion_tokens} tokens · {usage.decode_tokens_per_s:.0f} tok/s · "
                 f"first after {usage.ttft_s:.2f} s · "
-                f"prompt {usage.cached_tokens} cached + {usage.new_tokens} new",
+                f"prompt {cached if usage.is_cache_told else usage.prompt_tokens}",
                 file=sys.stderr,
             )
             if self._report is not None and self._report.is_surprising:
@@ -209,7 +210,7 @@ class JsonAnswer:
         if ended is not None and ended.usage is not None:
             answer["usage"] = {
                 "prompt_tokens": ended.usage.prompt_tokens,
-                "cached_tokens": ended.usage.cached_tokens,
+                "cached_tokens": ended.usage.cached_tokens if ended.usage.is_cache_told else None,
                 "completion_tokens": ended.usage.completion_tokens,
                 "ttft_s": round(ended.usage.ttft_s, 4),
                 "decode_tokens_per_s": round(ended.usage.decode_tokens_per_s, 2),

@@ -171,7 +171,7 @@ def _branch_values(answer: Compared) -> dict[str, Any]:
         if usage is None
         else {
             "prompt_tokens": usage.prompt_tokens,
-            "cached_tokens": usage.cached_tokens,
+            "cached_tokens": usage.cached_tokens if usage.is_cache_told else None,
             "completion_tokens": usage.completion_tokens,
             "ttft_s": round(usage.ttft_s, 4),
             "decode_tokens_per_s": round(usage.decode_tokens_per_s, 2),
