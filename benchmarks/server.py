@@ -1,6 +1,7 @@
 """What HTTP costs: the same requests put to the engine directly, and streamed through the server.
 
-    python benchmarks/server.py [--model NAME] [--threads N] [--rounds N] [--out FILE.json]
+    python benchmarks/server.py [--model NAME] [--threads N] [--tokens N] [--rounds N]
+        [--out FILE.json]
 
 Engine and server are one process, as in `localpaged serve`; the clients are another. Rounds of the
 two ways alternate, and the median of their ratios is what is worth quoting: machines are shared.
@@ -35,7 +36,7 @@ from localpaged.server.listener import HttpServer
 from localpaged.server.settings import ServerSettings
 
 CLIENTS = (1, 8)
-ANSWER_TOKENS = 128
+DEFAULT_ANSWER_TOKENS = 128
 
 
 @dataclass(frozen=True)
@@ -62,9 +63,9 @@ class Direct:
         self._is_done = threading.Event()
         engine.add_listener(self._listen)
 
-    def run(self, first_number: int, clients: int) -> Round:
+    def run(self, first_number: int, clients: int, tokens: int) -> Round:
         """Ask for all clients at once."""
-        sampling = SamplingParams(temperature=0, max_tokens=ANSWER_TOKENS, ignore_eos=True)
+        sampling = SamplingParams(temperature=0, max_tokens=tokens, ignore_eos=True)
         self._first_s.clear()
         self._is_done.clear()
         began_s = time.perf_counter()
@@ -77,7 +78,7 @@ class Direct:
         assert self._is_done.wait(600)
         took_s = time.perf_counter() - began_s
         ttft_s = [self._first_s[name] - began_s for name in names]
-        return Round(clients * ANSWER_TOKENS / took_s, 1e3 * statistics.median(ttft_s))
+        return Round(clients * tokens / took_s, 1e3 * statistics.median(ttft_s))
 
     def _listen(self, events: tuple[Event, ...]) -> None:
         for event in events:
@@ -90,7 +91,9 @@ class Direct:
                     self._is_done.set()
 
 
-async def ask_over_http(url: str, model: str, first_number: int, clients: int) -> Round:
+async def ask_over_http(
+    url: str, model: str, first_number: int, clients: int, tokens: int
+) -> Round:
     """Stream for all clients at once, each over a connection of its own."""
     ttft_s: list[float] = []
     async with httpx.AsyncClient(timeout=600, trust_env=False) as http:
@@ -102,7 +105,7 @@ async def ask_over_http(url: str, model: str, first_number: int, clients: int) -
                 "model": model,
                 "messages": [{"role": "user", "content": question(number)}],
                 "temperature": 0,
-                "max_tokens": ANSWER_TOKENS,
+                "max_tokens": tokens,
                 "ignore_eos": True,
                 "seed": 1,  # nothing is guessed, as with the requests beside it
                 "stream": True,
@@ -118,7 +121,7 @@ async def ask_over_http(url: str, model: str, first_number: int, clients: int) -
 
         await asyncio.gather(*(ask(first_number + i) for i in range(clients)))
         took_s = time.perf_counter() - began_s
-    return Round(clients * ANSWER_TOKENS / took_s, 1e3 * statistics.median(ttft_s))
+    return Round(clients * tokens / took_s, 1e3 * statistics.median(ttft_s))
 
 
 def run_clients() -> None:
@@ -140,10 +143,10 @@ class Clients:
             text=True,
         )
 
-    def run(self, first_number: int, clients: int) -> Round:
+    def run(self, first_number: int, clients: int, tokens: int) -> Round:
         """Have them ask."""
         assert self._process.stdin is not None and self._process.stdout is not None
-        asked = {**self._given, "first_number": first_number, "clients": clients}
+        asked = {**self._given, "first_number": first_number, "clients": clients, "tokens": tokens}
         self._process.stdin.write(json.dumps(asked) + "\n")
         self._process.stdin.flush()
         return Round(**json.loads(self._process.stdout.readline()))
@@ -179,7 +182,7 @@ def measure(arguments: argparse.Namespace) -> list[dict[str, object]]:
         rounds: dict[str, list[Round]] = {name: [] for name in ways}
         for count in range(arguments.rounds + 1):
             for name, way in ways.items():
-                done = way.run(number, clients)
+                done = way.run(number, clients, arguments.tokens)
                 number += clients
                 if count:  # the first ones warm up
                     rounds[name].append(done)
@@ -207,6 +210,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--model", default=DEFAULT_MODEL)
     parser.add_argument("--threads", type=int)
+    parser.add_argument("--tokens", type=int, default=DEFAULT_ANSWER_TOKENS)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results/server.json"))
     parser.add_argument("--clients", action="store_true", help=argparse.SUPPRESS)
@@ -215,7 +219,7 @@ def main() -> None:
         run_clients()
         return
     rows = measure(arguments)
-    print(f"{ANSWER_TOKENS} tokens an answer, {arguments.rounds} rounds of each way\n")
+    print(f"{arguments.tokens} tokens an answer, {arguments.rounds} rounds of each way\n")
     print("| clients | direct, tok/s | HTTP, tok/s | ratio | direct TTFT, ms | HTTP TTFT, ms |")
     print("|---|---|---|---|---|---|")
     for row in rows:
@@ -223,7 +227,7 @@ def main() -> None:
             "| {clients} | {direct_tokens_per_s:.0f} | {http_tokens_per_s:.0f} "
             "| ×{throughput_ratio:.3f} | {direct_ttft_ms:.0f} | {http_ttft_ms:.0f} |".format(**row)
         )
-    report = {"model": arguments.model, "answer_tokens": ANSWER_TOKENS, "rows": rows}
+    report = {"model": arguments.model, "answer_tokens": arguments.tokens, "rows": rows}
     arguments.out.parent.mkdir(parents=True, exist_ok=True)
     arguments.out.write_text(json.dumps(report, indent=2) + "\n")
 

@@ -33,7 +33,12 @@ def modules_after(statement):
         ),
         ("import localpaged.engine.scheduler, localpaged.engine.core", {"torch", "numpy"}),
         ("import localpaged.models.open_model", {"torch", "transformers"}),
-        ("import localpaged.wiring", {"torch", "transformers", "textual"}),
+        ("import localpaged.wiring", {"torch", "transformers", "textual", "starlette", "uvicorn"}),
+        (
+            "import localpaged.cli.serve, localpaged.cli.chat",
+            {"starlette", "uvicorn", "prometheus_client", "localpaged.server"},
+        ),
+        ("import localpaged.server.listener", {"torch", "transformers", "numpy", "textual"}),
         ("import localpaged.tui.stats.run", {"torch", "transformers", "numpy", "sqlite_utils"}),
         ("import localpaged_kernels", {"triton", "torch"}),
     ],
