@@ -56,7 +56,8 @@ LIBRARY_QUESTIONS = (
     "What should I read after Moby-Dick?",
     "How does an hourglass keep its time?",
 )
-PER_WAVE, BREATH_S, LULL_S, LATECOMERS = 4, 1.5, 8.0, 3
+FOLLOW_UPS = ("Where do I find it?", "Tell me more, with an example.")
+PER_WAVE, BREATH_S, LULL_S, LATECOMERS = 4, 1.0, 6.0, 4
 """Questions come in waves, so that curves have something to tell."""
 STREAMED_TOKENS = 110
 LONGEST_ANSWER_TOKENS = 400
@@ -140,11 +141,12 @@ async def _stats(service: ChatService, path: Path) -> None:
     async with app.run_test(size=TALL) as pilot:
         chats = [service.new_chat(system=LIBRARIAN).id for _ in LIBRARY_QUESTIONS]
         service.memory.pin_chat(chats[0], is_system_only=True)
-        for place, (chat, question) in enumerate(zip(chats, LIBRARY_QUESTIONS, strict=True)):
-            if place == len(chats) - LATECOMERS:
-                await _wait(lambda: len(service.snapshot().sequences) <= LATECOMERS + 1, pilot)
-            service.send(chat, question, sampling=SamplingParams(max_tokens=60 + 30 * place))
-            await pilot.pause(LULL_S if place % PER_WAVE == PER_WAVE - 1 else BREATH_S)
+        rounds = [(question, *FOLLOW_UPS) for question in LIBRARY_QUESTIONS]
+        for questions in zip(*rounds, strict=True):
+            await _wait(lambda: len(service.snapshot().sequences) <= LATECOMERS, pilot)
+            for place, (chat, question) in enumerate(zip(chats, questions, strict=True)):
+                service.send(chat, question, sampling=SamplingParams(max_tokens=60 + 25 * place))
+                await pilot.pause(LULL_S if place % PER_WAVE == PER_WAVE - 1 else BREATH_S)
         await pilot.pause(1.5)
         _save(app, path)
     source.close()

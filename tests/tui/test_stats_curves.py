@@ -7,8 +7,8 @@ import pytest
 from localpaged.tui.glyphs import ASCII
 from localpaged.tui.stats.charts import Chart, chart_lines, grid_of
 from localpaged.tui.stats.curves import area
-from localpaged.tui.stats.ink import Ink, beside, fitted, ink_cells, named
-from localpaged.tui.stats.plots import Curve, Pen
+from localpaged.tui.stats.ink import Ink, Shade, beside, fitted, ink_cells, named
+from localpaged.tui.stats.plots import Curve, Layer, Pen, Stack, stack_lines
 from localpaged.tui.stats.scale import ceiling
 from localpaged.tui.stats.track import MAX_TICKS, Track
 
@@ -146,3 +146,38 @@ def test_rows_are_cut_between_characters_and_hostile_names_are_shown_as_what_the
     name = named("\x1b[31m[b]x\u202e\n", 30, ellipsis="…")
     assert name.strip() == "␛[31m[b]x<U+202E>␊"
     assert named("a very long title", 8, ellipsis="…") == "a very …"
+
+
+def stacked(pen: Pen, *, rows: int) -> list[str]:
+    layers = (
+        Layer([0.0, 8.0, 9.0, None], Shade("held"), "#"),
+        Layer([0.0, 0.1, 1.0, 1.0], Shade("pinned"), "P"),
+    )
+
+    def look(count: int) -> Stack:
+        padding = [None] * (count - 4)
+        return Stack(
+            tuple(Layer([*padding, *layer.columns], layer.shade, layer.glyph) for layer in layers),
+            top=16.0,
+            rest=".",
+        )
+
+    return stack_lines(look, pen, cells=10, rows=rows, label=lambda value: f"{value:.0f}")
+
+
+def test_a_stack_has_eight_levels_a_row_and_anything_at_all_shows_one():
+    upper, lower = stacked(Pen(), rows=2)
+    assert texts([upper, lower]) == ["   16 █▁▁", "    0 ███"]
+    drawn = [(ink.paint, ink.ground) for ink in (*upper[1:4], *lower[1:3])]
+    held, pinned, free = Shade("held"), Shade("pinned"), Shade("free")
+    assert drawn == [(free, free), (pinned, free), (held, free), (free, free), (held, held)]
+
+
+def test_without_colours_a_stack_has_a_glyph_for_each_class():
+    for pen in (Pen(ASCII), Pen(has_colours=False)):
+        assert texts(stacked(pen, rows=4)) == [
+            "   16 ...",
+            "      .PP",
+            "      .##",
+            "    0 .##",
+        ]

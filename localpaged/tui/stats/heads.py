@@ -13,6 +13,8 @@ LABEL_CELLS = 9
 WIDE_CELLS = 110
 MOST_BAR_CELLS, LEAST_BAR_CELLS = 44, 8
 DEVICE_CELLS = 16
+IMPORTANT = 3
+"""Of what is told of memory: device, process, and how much is used."""
 
 Part = tuple[Ink, ...]
 BarPart = tuple[float, str, Shade]
@@ -20,35 +22,43 @@ BarPart = tuple[float, str, Shade]
 
 def head_lines(snapshot: Snapshot, model: ModelStats, pen: Pen, cells: int) -> list[InkLine]:
     """Return the four rows; where there is little room, what is told last is left out."""
-    return _Head(model, pen, cells).lines(snapshot)
+    return _Head(snapshot, model, pen, cells).lines()
 
 
 class _Head:
     """The four rows of one moment, with bars of one length."""
 
-    def __init__(self, model: ModelStats, pen: Pen, cells: int) -> None:
+    def __init__(self, snapshot: Snapshot, model: ModelStats, pen: Pen, cells: int) -> None:
+        self._memory = snapshot.memory
         self._model = model
         self._pen = pen
         self._cells = cells
         self._gap = "   " if cells >= WIDE_CELLS else "  "
-        # the four shares of the pool are told whole before a bar is long
-        shares = sum(ink_cells(part) + len(self._gap) for part in self._shares())
-        room = cells - LABEL_CELLS - shares
+        # what matters is told whole before a bar is long
+        needed = max(self._needed(self._shares()), self._needed(self._memory_told()[:IMPORTANT]))
+        room = cells - LABEL_CELLS - needed
         self._bar_cells = max(LEAST_BAR_CELLS, min(MOST_BAR_CELLS, room))
 
-    def lines(self, snapshot: Snapshot) -> list[InkLine]:
+    def lines(self) -> list[InkLine]:
         """From above to below."""
-        return [self._memory(snapshot), self._pool(), self._slots(), self._totals()]
+        return [self._memory_row(), self._pool(), self._slots(), self._totals()]
 
-    def _memory(self, snapshot: Snapshot) -> InkLine:
-        model, memory = self._model, snapshot.memory
-        total, used = _machine(memory)
-        is_device = memory.device_total_bytes is not None
-        ours = used if is_device else min(used, memory.rss_bytes)
-        parts = [
+    def _needed(self, parts: list[Part]) -> int:
+        return sum(ink_cells(part) + len(self._gap) for part in parts)
+
+    def _memory_row(self) -> InkLine:
+        total, used = _machine(self._memory)
+        is_device = self._memory.device_total_bytes is not None
+        ours = used if is_device else min(used, self._memory.rss_bytes)
+        bar = [
             (ours / total, ACTIVE.glyph(self._pen), Shade("chat3")),
             ((used - ours) / total, CACHED.glyph(self._pen), Shade("other", 0.6)),
         ]
+        return self._row("Memory", bar, self._memory_told())
+
+    def _memory_told(self) -> list[Part]:
+        model, memory = self._model, self._memory
+        total, used = _machine(memory)
         device = named(model.device, DEVICE_CELLS, ellipsis=self._pen.glyphs.ellipsis).strip()
         told: list[Part] = [
             (Ink(device, Role.USER, STRONG),),
@@ -58,9 +68,9 @@ class _Head:
         if model.weights_bytes is not None:
             told.append(_told("weights", byte_size(model.weights_bytes)))
         told.append(_told("KV", byte_size(model.kv_bytes)))
-        if is_device:
+        if memory.device_total_bytes is not None:
             told.append(_told("main memory free", byte_size(memory.system_free_bytes)))
-        return self._row("Memory", parts, told)
+        return told
 
     def _pool(self) -> InkLine:
         blocks = self._model.blocks

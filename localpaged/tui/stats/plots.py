@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -15,7 +16,7 @@ from localpaged.tui.stats.scale import ceiling
 GUTTER_CELLS = 6
 """For a number of the scale and the space behind it."""
 DIMMEST = 0.55
-HALF = "▀"
+EIGHTHS = " ▁▂▃▄▅▆▇█"
 FREE = Shade("free")
 
 
@@ -91,19 +92,19 @@ def curve_lines(
 def stack_lines(
     look: Callable[[int], Stack], pen: Pen, *, cells: int, rows: int, label: Callable[[float], str]
 ) -> list[InkLine]:
-    """Return the stack: two levels a row where there are colours, else one."""
+    """Return the stack: eight levels a row where there are colours, else one."""
     room = cells - GUTTER_CELLS
     if room < 1:
         return [BLANK] * rows
     stack = look(room)
-    has_halves = pen.has_colours and not pen.is_ascii
-    levels = rows * (2 if has_halves else 1)
+    fine = 8 if pen.has_colours and not pen.is_ascii else 1
+    levels = rows * fine
     columns = [_classes(stack, place, levels) for place in range(room)]
     lines: list[InkLine] = []
     for mark, from_below in zip(
         scale_marks(label(stack.top), rows), range(rows - 1, -1, -1), strict=True
     ):
-        cells_of_row = [_stack_cell(stack, column, from_below, has_halves) for column in columns]
+        cells_of_row = [_stack_cell(stack, column, from_below, fine) for column in columns]
         lines.append((mark, *_merged(cells_of_row)))
     return lines
 
@@ -149,15 +150,23 @@ def _classes(stack: Stack, place: int, levels: int) -> list[int] | None:
     return [sum(bound <= level for bound in bounds) for level in range(levels)]
 
 
-def _stack_cell(stack: Stack, classes: list[int] | None, from_below: int, has_halves: bool) -> Ink:
+def _stack_cell(stack: Stack, classes: list[int] | None, from_below: int, fine: int) -> Ink:
+    """One cell: a class, or two of them with the edge between; of more, the two largest."""
     if classes is None:
         return Ink(" ")
-    if has_halves:
-        upper, lower = classes[2 * from_below + 1], classes[2 * from_below]
-        return Ink(HALF, _shade(stack, upper), ground=_shade(stack, lower))
-    layer = classes[from_below]
-    glyph = stack.layers[layer].glyph if layer < len(stack.layers) else stack.rest
-    return Ink(glyph, _shade(stack, layer))
+    inside = classes[from_below * fine : (from_below + 1) * fine]
+    if fine == 1:
+        glyph = stack.rest if inside[0] == len(stack.layers) else stack.layers[inside[0]].glyph
+        return Ink(glyph, _shade(stack, inside[0]))
+    lower, upper = _two_largest(inside)
+    height = sum(each <= lower for each in inside)
+    return Ink(EIGHTHS[height], _shade(stack, lower), ground=_shade(stack, upper))
+
+
+def _two_largest(classes: Sequence[int]) -> tuple[int, int]:
+    """The two classes that take most of a cell, the lower one first; one alone is both."""
+    largest = Counter(classes).most_common(2)
+    return min(largest)[0], max(largest)[0]
 
 
 def _shade(stack: Stack, layer: int) -> Shade:
