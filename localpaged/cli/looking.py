@@ -58,8 +58,9 @@ def run_stats(
             break
         if watch_s is None:
             return 0
-        next_s = max(next_s + watch_s, time.monotonic())
-        time.sleep(next_s - time.monotonic())
+        now_s = time.monotonic()
+        next_s = max(next_s + watch_s, now_s)
+        time.sleep(next_s - now_s)
         if not is_json:
             click.echo()
     if seen.failures:

@@ -2,11 +2,27 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import click
 
+NUM_RUNS = 30
 MIN_INTERVAL_S = 0.1
+MAX_INTERVAL_S = 86_400.0
+
+
+class Interval(click.FloatRange):
+    """Seconds between two looks."""
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """Refuse what is no number, which no comparison refuses."""
+        seconds: float = super().convert(value, param, ctx)
+        if math.isnan(seconds):
+            self.fail(f"{value!r} is not a number of seconds.", param, ctx)
+        return seconds
 
 
 @click.command()
@@ -15,7 +31,7 @@ MIN_INTERVAL_S = 0.1
 @click.option(
     "--watch",
     "watch_s",
-    type=click.FloatRange(min=MIN_INTERVAL_S),
+    type=Interval(min=MIN_INTERVAL_S, max=MAX_INTERVAL_S),
     metavar="SECONDS",
     help="Look again and again; with --json a line for each look.",
 )
@@ -26,9 +42,8 @@ MIN_INTERVAL_S = 0.1
     "--runs",
     "num_runs",
     type=click.IntRange(1),
-    default=30,
-    show_default=True,
-    help="With --history: how many, the latest last.",
+    metavar="N",
+    help=f"With --history: how many, the latest last; {NUM_RUNS}.",
 )
 def stats(**options: Any) -> int:
     """Show what running localpaged programs do: KV memory, speed, chats.
@@ -62,8 +77,12 @@ def stats(**options: Any) -> int:
         if options["watch_s"] or options["pid"] or options["is_once"]:
             raise click.UsageError("--history shows past runs: it goes with --json and --ascii.")
         return run_history(
-            options["num_runs"], is_json=options["is_json"], is_ascii=options["is_ascii"]
+            options["num_runs"] or NUM_RUNS,
+            is_json=options["is_json"],
+            is_ascii=options["is_ascii"],
         )
+    if options["num_runs"]:
+        raise click.UsageError("--runs says how many past runs are shown: it goes with --history.")
     if options["is_once"] and options["watch_s"]:
         raise click.UsageError("--once looks once, --watch again and again: use one of the two.")
     return run_stats(

@@ -142,6 +142,9 @@ def test_past_runs_when_there_are_none(home):
     [
         ("--watch", "0"),
         ("--watch", "x"),
+        ("--watch", "nan"),
+        ("--watch", "inf"),
+        ("--runs", "3"),
         ("--pid", "0"),
         ("--once", "--watch", "1"),
         ("--history", "--watch", "1"),
@@ -195,6 +198,15 @@ def test_watching_ends_with_the_last_program(home):
         rest, _ = process.communicate(timeout=30)
         assert process.returncode == 3
         assert json.loads(rest.splitlines()[-1])["engines"] == []
+
+
+def test_looks_that_take_longer_than_the_interval_follow_each_other(home, monkeypatch):
+    monkeypatch.setattr("localpaged.stats.publisher.INSPECTION_LIMIT_S", 0.3)
+    source = CoreSource()
+    source.is_busy = True
+    with telling(source), watching() as process:
+        for _ in range(3):
+            assert json.loads(process.stdout.readline())["engines"]
 
 
 def test_watching_as_text_prints_block_after_block(program):
