@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING, ClassVar
 from textual import events, on
 from textual.app import App
 from textual.binding import BindingType
-from textual.filter import LineFilter, Monochrome, NoColor
+from textual.filter import LineFilter
 
 from localpaged.config_file import UiSettings
 from localpaged.errors import LocalPagedError
 from localpaged.plain_text import visible
 from localpaged.tui import clipboard
+from localpaged.tui.appearance import first_theme, without_greys
 from localpaged.tui.ascii_filter import AsciiFilter
 from localpaged.tui.awaited import Awaited
 from localpaged.tui.bridge import EventBridge
@@ -33,11 +34,11 @@ from localpaged.tui.keys import show_keymap
 from localpaged.tui.legacy_keys import teach_alt_keys
 from localpaged.tui.notices import Notices
 from localpaged.tui.paste_guard import guard_pastes, restored
-from localpaged.tui.preferences import save_theme, saved_theme
+from localpaged.tui.preferences import save_theme
 from localpaged.tui.screens.chat import ChatScreen
 from localpaged.tui.screens.confirm import ConfirmScreen
 from localpaged.tui.screens.live import LiveScreen
-from localpaged.tui.theme import DARK, NAMES, PLAIN, known_theme, themes
+from localpaged.tui.theme import DARK, NAMES, known_theme, themes
 from localpaged.tui.typist import Fence, Typist
 from localpaged.tui.workers import begin
 from localpaged.tui.workspace import Workspace
@@ -322,12 +323,8 @@ class LocalPagedApp(App[None]):
 
     def _first_theme(self, of_file: str, usual: str) -> str:
         if self.no_color:
-            # greys are colours, too: what is marked is marked by other means
-            self._filters = [
-                NoColor() if isinstance(each, Monochrome) else each for each in self._filters
-            ]
-            return PLAIN
-        return known_theme(of_file) or known_theme(saved_theme()) or usual
+            self._filters = without_greys(self._filters)
+        return first_theme(of_file, usual, has_colours=not self.no_color)
 
     def use_theme(self, name: str) -> bool:
         """Take the theme that a person calls `name`; False, and told, when there is none."""
