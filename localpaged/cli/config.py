@@ -11,7 +11,6 @@ import click
 from localpaged import paths
 from localpaged.chat.sampling_options import OPTIONS
 from localpaged.cli.options import engine_options, engine_sources, settings_from
-from localpaged.cli.remotes import config_rows, template_lines
 from localpaged.config_file import ConfigFile, read_config
 from localpaged.config_schema import ENGINE, KEYMAP, KEYS, SAMPLING, SECTIONS, SERVER, UI
 from localpaged.engine.params import DryParams, SamplingParams
@@ -59,7 +58,10 @@ def config_command(ctx: click.Context, /, is_json: bool, is_template: bool, **op
     config = read_config()
     settings_from(options, config)
     rows = [*_engine_rows(ctx, config), *_file_rows(config), *_keymap_rows(config)]
-    rows += config_rows(config.remotes)
+    if config.remotes:
+        from localpaged.cli.remotes import config_rows
+
+        rows += config_rows(config.remotes)
     if is_json:
         values = [dict(zip(("name", "value", "source"), row, strict=True)) for row in rows]
         click.echo(json.dumps({"config_file": str(config.path), "settings": values}, indent=2))
@@ -73,6 +75,8 @@ def config_command(ctx: click.Context, /, is_json: bool, is_template: bool, **op
 
 def template() -> str:
     """Return a config file in which every key stands as a comment with its meaning."""
+    from localpaged.cli.remotes import template_lines
+
     lines = [
         "# localpaged reads this file when it starts: `localpaged paths` tells where it belongs.",
         "# Options of the command line and LOCALPAGED_ variables go before it.",

@@ -70,6 +70,6 @@ def main() -> None:
     """Chat with a language model that runs on this machine, in this program.
 
     Without a command, opens the chat. Nothing is sent anywhere: no telemetry, and no network
-    after a model was pulled. LOCALPAGED_HOME puts all files below one folder, LOCALPAGED_MODEL
-    chooses the model.
+    after a model was pulled, unless an endpoint is named as the model. LOCALPAGED_HOME puts all
+    files below one folder, LOCALPAGED_MODEL chooses the model.
     """

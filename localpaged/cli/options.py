@@ -51,7 +51,7 @@ def engine_options(command: F) -> F:
     model = _option(
         "--model",
         "-m",
-        help="Name or path of the model; `localpaged models list` shows what is here.",
+        help="Name or path of the model, or http://HOST/v1#NAME; `models list` shows what is here.",
     )
     return model(memory_options(command))
 

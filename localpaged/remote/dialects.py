@@ -82,7 +82,7 @@ DIALECTS = {
             owners=("llamacpp",),
         ),
         _dialect("llamacpp-python", "top_k", "min_p", "repeat_penalty", owners=("me",)),
-        _dialect(*("lmstudio", "top_k", "min_p", "repeat_penalty"), owners=("organization_owner",)),
+        _dialect(*("lmstudio", "top_k", "repeat_penalty"), owners=("organization_owner",)),
         _dialect("ollama", owners=("library",)),
         _dialect("localpaged", *_VLLM, owners=("localpaged",)),
     )
