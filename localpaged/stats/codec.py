@@ -11,6 +11,8 @@ from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 from localpaged.errors import StatsError
 
 T = TypeVar("T")
+MAX_NUMBER = 1 << 63
+"""What is larger is no count of anything, and would end arithmetic with an error."""
 
 
 def encode(value: Any) -> Any:
@@ -58,10 +60,12 @@ def _scalar(hint: type, value: object, path: str) -> Any:
     # bool is an int to Python; to a reader of numbers it is a mistake
     is_bool = isinstance(value, bool)
     if hint is float and isinstance(value, (int, float)) and not is_bool:
-        try:
-            return float(value)
-        except OverflowError as error:
-            raise _misfit(path) from error
+        # an infinite number, or none at all, is no measurement
+        if not -MAX_NUMBER < value < MAX_NUMBER:
+            raise _misfit(path)
+        return float(value)
+    if hint is int and isinstance(value, int) and not -MAX_NUMBER < value < MAX_NUMBER:
+        raise _misfit(path)
     if isinstance(value, hint) and (is_bool == (hint is bool)):
         return value
     raise _misfit(path)

@@ -276,7 +276,8 @@ class ModelStats:
     def hit_bytes(self) -> int:
         """KV that was found instead of computed, since the model was loaded."""
         blocks = self.blocks
-        return self.totals.cached_prompt_tokens * blocks.bytes_per_block // blocks.tokens_per_block
+        hit_bytes = self.totals.cached_prompt_tokens * blocks.bytes_per_block
+        return hit_bytes // max(1, blocks.tokens_per_block)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from dataclasses import replace
 
 import pytest
@@ -9,7 +11,7 @@ import pytest
 from localpaged.errors import StatsError
 from localpaged.stats import sockets
 from localpaged.stats.reader import EngineGone
-from localpaged.stats.schema import BlockMap, Tree
+from localpaged.stats.schema import BlockMap, Tree, from_json, to_json
 from localpaged.tui.glyphs import UNICODE
 from localpaged.tui.memory.views import ChatColours, View
 from localpaged.tui.paint import cells_of
@@ -163,6 +165,24 @@ def test_a_tree_has_a_row_for_each_branch_and_those_of_one_chat_after_another_ar
     assert [row.id for row in rows] == [1, 2, 3, 4, 5, 6, 7, 8]
     assert rows[2].num_blocks == 35 and rows[2].has(9)
     assert rows[0].users == 5 and rows[0].saved_blocks == 96 and rows[0].is_pinned
+
+
+def test_a_tree_that_hangs_from_itself_or_from_nothing_has_an_end():
+    twin = replace(BRANCHES[1], id=1)
+    orphan = replace(BRANCHES[2], id=77, parent_id=99)
+    own = replace(BRANCHES[2], id=88, parent_id=88)
+    rows = branch_rows(Tree(5, 0, 0, 0, (BRANCHES[0], twin, orphan, own, BRANCHES[1])))
+    assert [row.id for row in rows] == [1, 2]
+
+
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e400", "9" * 400])
+@pytest.mark.parametrize("name", ["taken_at", "pid"])
+def test_a_number_that_nothing_can_be_counted_to_is_no_stats(name, number):
+    told = json.dumps(to_json(snapshot()))
+    wrong = re.sub(rf'("{name}"): [0-9.]+', rf"\1: {number}", told, count=1)
+    assert wrong != told
+    with pytest.raises(StatsError):
+        from_json(json.loads(wrong))
 
 
 @pytest.mark.parametrize("cells", [1, 10, 30, 50, 76, 136])

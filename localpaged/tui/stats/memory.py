@@ -20,6 +20,7 @@ from localpaged.stats.schema import (
     MAP_CACHED,
     MAP_FREE,
     MAP_PINNED,
+    MAX_MAP_CELLS,
     OWNER_LETTERS,
     OWNER_NONE,
     OWNER_OTHER,
@@ -54,10 +55,11 @@ _OLDEST = len(AGE_BOUNDS_S)
 def seen_of(block_map: BlockMap) -> Inspection:
     """Return the cells of a map as if each were one block; marks that are not known are free.
 
-    Its four texts come from another program: what one of them has less is filled up.
+    Its four texts come from another program: what one of them has less is filled up, and what is
+    beyond MAX_MAP_CELLS is left out.
     """
-    count = len(block_map.states)
-    states = bytes(_STATES.get(mark, BlockState.FREE) for mark in block_map.states)
+    count = min(len(block_map.states), MAX_MAP_CELLS)
+    states = bytes(_STATES.get(mark, BlockState.FREE) for mark in block_map.states[:count])
     ages = bytes(min(_digit(mark), _OLDEST) for mark in block_map.ages)
     owners = bytes(_OWNERS.get(mark, OTHER_OWNER) for mark in block_map.owners)
     return Inspection(
@@ -151,10 +153,19 @@ class StatsBranch:
 
 
 def branch_rows(tree: Tree) -> list[StatsBranch]:
-    """Return the rows of a tree from above to below."""
+    """Return the rows of a tree from above to below.
+
+    It comes from another program: what hangs from nothing, or from itself, is left out.
+    """
+    known: set[int | None] = {None}
+    branches: list[TreeBranch] = []
+    for branch in tree.branches:
+        if branch.parent_id in known and branch.id not in known:
+            known.add(branch.id)
+            branches.append(branch)
     return [
         StatsBranch(nodes, guides, parent is None or _chats(nodes[0]) != _chats(parent))
-        for nodes, guides, parent in laid_out(tree.branches, _is_same)
+        for nodes, guides, parent in laid_out(branches, _is_same)
     ]
 
 
