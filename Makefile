@@ -2,7 +2,7 @@
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: chat setup test lint check soak bench clean help
+.PHONY: chat setup test lint check soak bench kernels clean help
 
 chat: setup ## open the chat
 	@$(BIN)/localpaged chat
@@ -26,6 +26,9 @@ soak: $(VENV)/.installed-dev ## long random use of the engine's memory; several 
 
 bench: setup ## speed of the engine on this machine, as a table and JSON
 	$(BIN)/python benchmarks/engine.py
+
+kernels: $(VENV)/.installed-dev ## every kernel compiled for every card, against the table; minutes
+	$(BIN)/python -W ignore benchmarks/kernel_builds.py
 
 clean: ## remove .venv and caches; chats and models stay
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

@@ -14,6 +14,9 @@ from localpaged.thread_waiting import wait_briefly
 # Before any test imports torch, which reads it once.
 wait_briefly()
 
+# Before anything imports Triton, which reads it once: kernels run on the CPU. With 0, on a GPU.
+os.environ.setdefault("TRITON_INTERPRET", "1")
+
 MODEL_NAME = "smollm2-135m-instruct"
 
 # Before anything replaces it: where `make setup` put the default model.

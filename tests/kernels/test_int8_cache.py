@@ -90,5 +90,5 @@ def test_scales_belong_to_int8_and_must_fit():
     numbers, scales = torch.zeros(5, 4, 2, 3, 8, dtype=torch.int8), torch.zeros(5, 4, 2, 3)
     rows, slots = torch.zeros(1, 3, 8), torch.tensor([0])
     for kv, wrong in ((numbers, None), (numbers, scales[1:]), (numbers.float(), scales)):
-        with pytest.raises(UnsupportedShape, match="int8 cache needs"):
+        with pytest.raises(UnsupportedShape, match="fp8 cache needs"):
             write_kv(kv, rows, rows, slots, scales=wrong)

@@ -21,16 +21,46 @@ def paged_attention(
     scale: float,
     window: int | None = None,
     kv_scales: torch.Tensor | None = None,
+    softcap: float | None = None,
+    sinks: torch.Tensor | None = None,
     decode_dtype: torch.dtype | None = None,
 ) -> torch.Tensor:
     """Return each query's attention over its own sequence; see `reference.paged_attention`.
 
     Reading K and V is what rows of few queries cost: `decode_dtype` is the one to read them in.
+    A GPU gets Triton's kernels; on the CPU a soft-cap and sinks are the slow reference's alone.
     Raises UnsupportedShape, with expected and got, when queries, cache and batch do not fit.
     """
     _check(queries, kv, batch)
     check_scales(kv, kv_scales)
-    # Deferred: importing the package must not import torch.
+    # Deferred: importing the package must import neither torch nor triton.
+    if queries.device.type == "cuda":
+        from localpaged_kernels.paged_attention import triton_impl
+
+        return triton_impl.paged_attention(
+            queries,
+            kv,
+            batch,
+            scale=scale,
+            window=window,
+            kv_scales=kv_scales,
+            softcap=softcap,
+            sinks=sinks,
+            decode_dtype=decode_dtype,
+        )
+    if softcap is not None or sinks is not None:
+        from localpaged_kernels.paged_attention import reference
+
+        return reference.paged_attention(
+            queries,
+            kv,
+            batch,
+            scale=scale,
+            window=window,
+            kv_scales=kv_scales,
+            softcap=softcap,
+            sinks=sinks,
+        )
     from localpaged_kernels.paged_attention import torch_cpu
 
     return torch_cpu.paged_attention(

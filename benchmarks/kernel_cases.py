@@ -1,0 +1,122 @@
+"""Launches of shapes that models have, for which every kernel is compiled ahead of time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import torch
+
+from localpaged_kernels.card import Card
+from localpaged_kernels.launch import Launch
+from localpaged_kernels.paged_attention import triton_impl as attention
+from localpaged_kernels.paged_attention.device_rows import DeviceRows
+
+PROCESSORS = {80: 108, 86: 28, 89: 24, 90: 132, 100: 148, 120: 170}
+BF16, FP16, FP32 = torch.bfloat16, torch.float16, torch.float32
+INT8, FP8 = torch.int8, torch.float8_e4m3fn
+
+Case = Callable[[int], tuple[Launch, ...]]
+"""Makes the launches for an architecture; their tensors have shapes and no memory."""
+
+
+def card(architecture: int) -> Card:
+    """Return a common card of an architecture."""
+    major, minor = divmod(architecture, 10)
+    return Card((major, minor), PROCESSORS[architecture])
+
+
+def empty(*shape: int, dtype: torch.dtype = torch.int32) -> torch.Tensor:
+    """Return a tensor that is a shape alone."""
+    return torch.empty(*shape, dtype=dtype, device="meta")
+
+
+def _attention(
+    architecture: int,
+    *,
+    heads: int,
+    kv_heads: int,
+    dim: int,
+    dtype: torch.dtype = BF16,
+    kv_dtype: torch.dtype | None = None,
+    num_queries: int = 8,
+    num_rows: int = 8,
+    num_splits: int = 1,
+    is_last_merging: bool = False,
+    **numbers: Any,
+) -> tuple[Launch, ...]:
+    queries = empty(num_queries, heads + 2 * kv_heads, dim, dtype=dtype)[:, :heads]
+    kv = empty(4096, 16, 2, kv_heads, dim, dtype=kv_dtype or dtype)
+    rows = DeviceRows(
+        tables=empty(num_rows, 512),
+        lens=empty(num_rows),
+        starts=None if num_queries == num_rows else empty(num_rows + 1),
+        first_query=0,
+        num_queries=num_queries,
+    )
+    if "softcap" in numbers:
+        numbers["sinks"] = empty(heads, dtype=FP32)
+    return attention.plan(
+        empty(*queries.shape, dtype=dtype),
+        queries,
+        kv,
+        rows,
+        scale=dim**-0.5,
+        kv_scales=None if kv_dtype is None else empty(*kv.shape[:-1], dtype=FP32),
+        card=card(architecture),
+        num_splits=num_splits,
+        arrivals=empty(4096) if is_last_merging else None,
+        **numbers,
+    )
+
+
+_decode = partial(partial, _attention)
+_chunk = partial(partial, _attention, num_queries=512)
+_ALL = {"window": 4096, "softcap": 50.0}
+
+CASES: dict[str, Case] = {
+    "decode, bf16, 32/8 heads of 128": _decode(heads=32, kv_heads=8, dim=128),
+    "decode, bf16, 32/8 of 128, 16 parts": _decode(heads=32, kv_heads=8, dim=128, num_splits=16),
+    "decode, bf16, 32/8 of 128, 16 parts, last merges": _decode(
+        heads=32, kv_heads=8, dim=128, num_splits=16, is_last_merging=True
+    ),
+    "decode, bf16, 16/8 of 64, window, cap, sinks": _decode(
+        heads=16, kv_heads=8, dim=64, num_splits=4, **_ALL
+    ),
+    "decode, bf16, 9/3 of 64": _decode(heads=9, kv_heads=3, dim=64),
+    "decode, bf16, 32/32 of 80": _decode(heads=32, kv_heads=32, dim=80, num_splits=2),
+    "decode, bf16, 32/32 of 96": _decode(heads=32, kv_heads=32, dim=96),
+    "decode, fp16, 28/4 of 112": _decode(heads=28, kv_heads=4, dim=112, dtype=FP16),
+    "decode, bf16, 8/4 of 256": _decode(heads=8, kv_heads=4, dim=256),
+    "decode, bf16, 64/2 of 128, 8 parts": _decode(heads=64, kv_heads=2, dim=128, num_splits=8),
+    "decode, bf16 on int8, 32/8 of 128": _decode(
+        heads=32, kv_heads=8, dim=128, kv_dtype=INT8, num_splits=8
+    ),
+    "decode, fp16 on int8, 32/8 of 128": _decode(
+        heads=32, kv_heads=8, dim=128, dtype=FP16, kv_dtype=INT8
+    ),
+    "decode, bf16 on fp8, 32/8 of 128": _decode(
+        heads=32, kv_heads=8, dim=128, kv_dtype=FP8, num_splits=8
+    ),
+    "decode, bf16 on fp8, 8/4 of 256": _decode(heads=8, kv_heads=4, dim=256, kv_dtype=FP8),
+    "decode, fp32, 32/8 of 128": _decode(heads=32, kv_heads=8, dim=128, dtype=FP32, num_splits=4),
+    "decode, fp32, 8/4 of 256": _decode(heads=8, kv_heads=4, dim=256, dtype=FP32, **_ALL),
+    "chunk, bf16, 32/8 of 128": _chunk(heads=32, kv_heads=8, dim=128),
+    "chunk, bf16, 32/8 of 128, window, cap, sinks": _chunk(
+        heads=32, kv_heads=8, dim=128, num_splits=4, **_ALL
+    ),
+    "chunk, bf16, 9/3 of 64": _chunk(heads=9, kv_heads=3, dim=64),
+    "chunk, fp16, 32/32 of 80": _chunk(heads=32, kv_heads=32, dim=80, dtype=FP16),
+    "chunk, bf16, 28/4 of 112": _chunk(heads=28, kv_heads=4, dim=112),
+    "chunk, bf16, 8/4 of 256": _chunk(heads=8, kv_heads=4, dim=256),
+    "chunk, bf16 on int8, 32/8 of 128": _chunk(
+        heads=32, kv_heads=8, dim=128, kv_dtype=INT8, num_splits=4, **_ALL
+    ),
+    "chunk, bf16 on fp8, 32/8 of 128": _chunk(heads=32, kv_heads=8, dim=128, kv_dtype=FP8),
+    "chunk, fp16 on fp8, 8/4 of 256": _chunk(
+        heads=8, kv_heads=4, dim=256, dtype=FP16, kv_dtype=FP8, **_ALL
+    ),
+    "chunk, fp32, 32/8 of 128": _chunk(heads=32, kv_heads=8, dim=128, dtype=FP32),
+    "chunk, fp32, 8/4 of 256": _chunk(heads=8, kv_heads=4, dim=256, dtype=FP32, **_ALL),
+}

@@ -1,0 +1,99 @@
+"""Compiles a Launch for cards that need not be there, and tells what each build takes of them."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from localpaged_kernels.launch import Launch
+
+ARCHITECTURES = (80, 86, 89, 90, 100, 120)
+"""Compute capabilities that every kernel is compiled for: Ampere to Blackwell."""
+
+SHARED_LIMIT_BYTES = {80: 166912, 86: 101376, 89: 101376, 90: 232448, 100: 232448, 120: 101376}
+"""Shared memory that one program may have on each."""
+
+_TYPES = {
+    "torch.float32": "fp32",
+    "torch.bfloat16": "bf16",
+    "torch.float16": "fp16",
+    "torch.float8_e4m3fn": "fp8e4nv",
+    "torch.int8": "i8",
+    "torch.uint8": "u8",
+    "torch.int16": "i16",
+    "torch.int32": "i32",
+    "torch.int64": "i64",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Build:
+    """What one thread takes of registers and, spilled, of local memory, and a program of shared."""
+
+    registers: int
+    spilled_bytes: int
+    shared_bytes: int
+
+
+def compile_ahead(launch: Launch, architecture: int) -> Build:
+    """Compile a launch as it would be compiled on a card of that architecture, such as 86.
+
+    Triton must not interpret (TRITON_INTERPRET) in this process. Raises what its compiler raises.
+    """
+    import triton
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler import ASTSource
+
+    names = launch.kernel.arg_names
+    signature: dict[str, str] = {}
+    constants: dict[tuple[int, ...], Any] = {}
+    attributes: dict[tuple[int, ...], list[list[object]]] = {}
+    for place, name in enumerate(names):
+        value = launch.constants.get(name, launch.args.get(name))
+        if name in launch.constants or value is None or (type(value) is int and value == 1):
+            signature[name], constants[place,] = "constexpr", value
+            continue
+        signature[name] = _type_of(value)
+        if _is_aligned(value):
+            attributes[place,] = [["tt.divisibility", 16]]
+    built = triton.compile(
+        ASTSource(launch.kernel, signature, constants, attributes),
+        target=GPUTarget("cuda", architecture, 32),
+        options=dict(launch.options),
+    )
+    registers, spilled_bytes = _resources(built.asm["cubin"])
+    return Build(registers, spilled_bytes, built.metadata.shared)
+
+
+def _type_of(value: object) -> str:
+    if isinstance(value, float):
+        return "fp32"
+    if isinstance(value, int):
+        return "i32" if -(2**31) <= value < 2**31 else "i64"
+    return "*" + _TYPES[str(getattr(value, "dtype", None))]
+
+
+def _is_aligned(value: object) -> bool:
+    """Whether Triton takes a number for a multiple of 16; memory of torch always begins at one."""
+    return not isinstance(value, float) and (not isinstance(value, int) or value % 16 == 0)
+
+
+def _resources(cubin: bytes) -> tuple[int, int]:
+    """Return registers and bytes of local memory of the one kernel in a binary."""
+    from triton import knobs
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "kernel.cubin"
+        path.write_bytes(cubin)
+        told = subprocess.run(
+            [knobs.nvidia.cuobjdump.path, "--dump-resource-usage", str(path)],
+            check=True,
+            capture_output=True,
+            text=True,
+        ).stdout
+    numbers = dict(re.findall(r"\b(REG|STACK|LOCAL):(\d+)", told))
+    return int(numbers["REG"]), int(numbers["STACK"]) + int(numbers["LOCAL"])

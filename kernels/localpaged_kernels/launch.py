@@ -1,0 +1,46 @@
+"""Launch: one start of a Triton kernel as a value, to be run here or compiled for another card."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """A kernel with everything it is started with.
+
+    `args` are its run-time arguments by name (tensors, numbers, None), `constants` those it is
+    compiled for. What is compiled ahead of time is therefore exactly what runs.
+    """
+
+    kernel: Any
+    grid: tuple[int, ...]
+    args: Mapping[str, Any]
+    constants: Mapping[str, Any]
+    num_warps: int = 4
+    num_stages: int = 2
+
+    @property
+    def options(self) -> Mapping[str, Any]:
+        """What the compiler is told; the same on every version of Triton."""
+        return {
+            "num_warps": self.num_warps,
+            "num_stages": self.num_stages,
+            "enable_fp_fusion": True,
+        }
+
+    def run(self) -> None:
+        """Start the kernel on the current stream; an empty grid starts nothing."""
+        if all(self.grid):
+            self.kernel[self.grid](
+                **self.args,
+                **self.constants,
+                **self.options,
+            )
+
+
+def power_of_two(number: int) -> int:
+    """Return the least power of two that is not less: Triton's ranges are of no other length."""
+    return 1 << max(number - 1, 0).bit_length()
