@@ -219,8 +219,17 @@ async def test_map_and_tree_are_moved_over_and_the_map_has_four_colourings(size)
         (top,) = [line for line in shown.lines if "5 chats" in line]
         assert top.split() == ["5", "chats", "P", "24", "b", "×5", "saves", "96"]
         assert "├ 2 chats" in shown.text and "└ Haiku about caches" in shown.text
+        assert "8 branches · 250 blocks · 201 deep" in shown.text
+        assert "sharing saves 412 blocks" in shown.text
         await shown.press("j")
         assert shown.screen.memory.prefix_tree.chosen.id == 2 and "146 blocks" in shown.text
+
+
+async def test_a_tree_that_is_told_in_part_says_so():
+    tree = replace(model().tree, num_branches=1_208)
+    async with dashboard(one(tree=tree), size=LARGE) as shown:
+        await shown.press("t")
+        assert "1,200 smaller ones are not listed" in shown.text
 
 
 async def test_a_large_screen_has_map_and_tree_at_once():

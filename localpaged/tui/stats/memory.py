@@ -169,6 +169,19 @@ def branch_rows(tree: Tree) -> list[StatsBranch]:
     ]
 
 
+def tree_words(tree: Tree, model: ModelStats) -> list[str]:
+    """Return how large a tree is, what sharing saves in all of it, and what is not listed of it."""
+    size = model.blocks.bytes_per_block
+    words = [
+        f"{grouped(tree.num_branches)} {'branch' if tree.num_branches == 1 else 'branches'}",
+        counted_blocks(tree.num_blocks),
+        f"{grouped(tree.depth_blocks)} deep",
+        f"sharing saves {counted_blocks(tree.saved_blocks)}, {byte_size(tree.saved_blocks * size)}",
+    ]
+    unlisted = tree.num_branches - len(tree.branches)
+    return [*words, f"{grouped(unlisted)} smaller ones are not listed"] if unlisted > 0 else words
+
+
 def branch_label(row: StatsBranch, title_of: TitleOf) -> str:
     """Return whose a branch is."""
     top = row.nodes[0]

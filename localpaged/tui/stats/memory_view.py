@@ -21,6 +21,7 @@ from localpaged.tui.stats.memory import (
     cell_words,
     map_picture,
     seen_of,
+    tree_words,
 )
 from localpaged.tui.stats.plots import Pen
 from localpaged.tui.widgets.block_map import BlockMap
@@ -55,6 +56,7 @@ class MemoryView(Vertical):
         self._legend = MapLegend(is_ascii=is_ascii, id="stats-legend")
         self._words = StatusLine(id="stats-map-words")
         self.prefix_tree: PrefixTreeView[StatsBranch] = PrefixTreeView(glyphs, id="stats-tree")
+        self._tree_words = StatusLine(id="stats-tree-head")
         self._branch_words = StatusLine(id="stats-tree-words")
 
     def compose(self) -> ComposeResult:
@@ -64,6 +66,7 @@ class MemoryView(Vertical):
             yield self._legend
             yield self._words
         with Vertical(id="stats-tree-part"):
+            yield self._tree_words
             yield self.prefix_tree
             yield self._branch_words
 
@@ -106,11 +109,10 @@ class MemoryView(Vertical):
         cell = self.block_map.cursor
         self._words.set(self._joined(cell_words(self._map, self._seen, cell, self._title_of)))
         row = self.prefix_tree.chosen
-        words = [] if row is None or self._model is None else branch_words(row, self._model)
-        more = self._tree.num_branches - len(self._tree.branches)
-        if more > 0:
-            words.append(f"{more:,} smaller branches are not listed")
-        self._branch_words.set(self._joined(words))
+        if self._model is not None:
+            self._tree_words.set(self._joined(tree_words(self._tree, self._model)))
+            words = [] if row is None else branch_words(row, self._model)
+            self._branch_words.set(self._joined(words))
 
     def _joined(self, words: list[str]) -> list[Run]:
         runs: list[Run] = []
