@@ -30,13 +30,12 @@ from localpaged.errors import (
     ModelNotFound,
 )
 from localpaged.plain_text import visible
-from localpaged.remote.keys import key_of, without_key
-from localpaged.remote.patience import Patience
-from localpaged.remote_models.model import EndpointModel
 
 if TYPE_CHECKING:
     import asyncio
 
+    from localpaged.remote.patience import Patience
+    from localpaged.remote_models.model import EndpointModel
     from localpaged.remote_models.session import Session
 
 log = logging.getLogger(__name__)
@@ -44,7 +43,7 @@ log = logging.getLogger(__name__)
 FLUSH_S = 0.02
 """Events wait so long for others: a listener hears of all streams at once, as of a step."""
 
-FindModel = Callable[[str], EndpointModel | None]
+FindModel = Callable[[str], "EndpointModel | None"]
 """Returns the endpoint that a chat may be answered by, by the name of its model."""
 
 
@@ -276,6 +275,8 @@ class RemoteEngine:
 
 def _unexpected(model: EndpointModel, error: Exception) -> EndpointError:
     """Log what nobody foresaw, without the key that may be in its text."""
+    from localpaged.remote.keys import key_of, without_key
+
     try:
         key = key_of(model.endpoint)
     except LocalPagedError:

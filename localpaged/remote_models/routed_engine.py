@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import replace
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from localpaged.abilities import Ability
 from localpaged.engine.inspection import BlockTokens, Inspection, PinView
@@ -13,8 +13,10 @@ from localpaged.engine.params import Request, RequestId
 from localpaged.engine.port import EnginePort, Listener
 from localpaged.engine.snapshot import EngineSnapshot
 from localpaged.errors import LocalPagedError
-from localpaged.remote_models.engine import RemoteEngine
-from localpaged.remote_models.model import EndpointModel
+
+if TYPE_CHECKING:
+    from localpaged.remote_models.engine import RemoteEngine
+    from localpaged.remote_models.model import EndpointModel
 
 T = TypeVar("T")
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from concurrent.futures import Future
+from typing import TYPE_CHECKING
 
-from localpaged.chat.models import ListedModel, ModelShelf
+from localpaged.chat.models import ListedModel, ModelShelf, is_address
 from localpaged.errors import ModelError
 from localpaged.prompt import ChatModel
-from localpaged.remote.endpoint import Endpoint, find_endpoint
-from localpaged.remote_models.model import EndpointModel
+
+if TYPE_CHECKING:
+    from localpaged.remote.endpoint import Endpoint
+    from localpaged.remote_models.model import EndpointModel
 
 
 class RemoteShelf:
@@ -30,14 +33,14 @@ class RemoteShelf:
 
         Raises ConfigError for an address that cannot be.
         """
-        endpoint = find_endpoint(choice, self._endpoints)
+        endpoint = self._find(choice)
         return None if endpoint is None else self.model_of(endpoint)
 
     def open(self, choice: str) -> Future[ChatModel]:
         """See ModelShelf. An endpoint is open at once: what keeps it from answering comes later."""
         if (known := self._models.get(choice)) is not None:
             return opened(known)  # by its address first: turns have its name
-        endpoint = find_endpoint(choice, self._endpoints)
+        endpoint = self._find(choice)
         if endpoint is None:
             return self._local.open(choice)
         if any(listed.name == choice for listed in self._local.listed()):
@@ -56,8 +59,18 @@ class RemoteShelf:
 
     def model_of(self, endpoint: Endpoint) -> EndpointModel:
         """Return the one model that an endpoint is in this run."""
+        from localpaged.remote_models.model import EndpointModel
+
         with self._lock:
             return self._models.setdefault(endpoint.name, EndpointModel(endpoint))
+
+    def _find(self, choice: str) -> Endpoint | None:
+        if not self._endpoints and not is_address(choice):
+            return None
+        # late: most runs have nothing to do with endpoints
+        from localpaged.remote.endpoint import find_endpoint
+
+        return find_endpoint(choice, self._endpoints)
 
     def endpoint_of(self, name: str) -> EndpointModel | None:
         """Return an endpoint that was opened, by its name; None for a model of this machine."""
