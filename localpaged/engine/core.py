@@ -204,7 +204,8 @@ class EngineCore:
         started_s = self._clock()
         result = run_contained(self._runner, plan)
         now_s = self._clock()
-        self._metrics.count_plan(plan, seconds=now_s - started_s)
+        held_blocks = self.scheduler.kv.pool.num_held
+        self._metrics.count_plan(plan, seconds=now_s - started_s, held_blocks=held_blocks)
         self.scheduler.learn(plan, seconds=now_s - started_s, swap_s=result.swap_s)
         return [*events, *self._commit(plan, result, now_s)]
 

@@ -27,6 +27,7 @@ class Metrics:
     requests: int = 0
     steps: int = 0
     step_rows: int = 0
+    peak_held_blocks: int = 0
     busy_s: float = 0.0
     prompt_tokens: int = 0
     cached_prompt_tokens: int = 0
@@ -39,8 +40,9 @@ class Metrics:
     _recent: deque[tuple[float, int]] = field(default_factory=deque)
     _told_tokens: int = 0
 
-    def count_plan(self, plan: StepPlan, *, seconds: float) -> None:
-        """Count a step that ran for `seconds`."""
+    def count_plan(self, plan: StepPlan, *, seconds: float, held_blocks: int) -> None:
+        """Count a step that ran for `seconds` while so many blocks were held."""
+        self.peak_held_blocks = max(self.peak_held_blocks, held_blocks)
         self.busy_s += seconds
         self.steps += 1
         self.step_rows += len(plan.rows)
@@ -120,6 +122,7 @@ def take_snapshot(
         requests=metrics.requests,
         steps=metrics.steps,
         step_rows=metrics.step_rows,
+        peak_held_blocks=max(metrics.peak_held_blocks, pool.num_held),
         busy_s=metrics.busy_s,
         prompt_tokens=metrics.prompt_tokens,
         cached_prompt_tokens=metrics.cached_prompt_tokens,

@@ -51,6 +51,7 @@ class EngineSnapshot:
     requests: int = 0
     steps: int = 0
     step_rows: int = 0
+    peak_held_blocks: int = 0
     busy_s: float = 0.0
     prompt_tokens: int = 0
     cached_prompt_tokens: int = 0

@@ -119,7 +119,7 @@ class ModelWatch:
 
     def _note_peaks(self, snapshot: EngineSnapshot) -> None:
         self.peaks = Peaks(
-            max(self.peaks.held_blocks, snapshot.held_blocks),
+            max(self.peaks.held_blocks, snapshot.peak_held_blocks),
             max(self.peaks.prefill_tokens_per_s, self.rates.prefill_tokens_per_s),
             max(self.peaks.decode_tokens_per_s, self.rates.decode_tokens_per_s),
         )

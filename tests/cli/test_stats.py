@@ -17,7 +17,7 @@ from testkit.builders import make_chat
 from testkit.commands import assert_refused, call, run, start
 from testkit.engine_runs import make_core, make_request
 from testkit.engine_runs import run as run_core
-from testkit.stats_source import CoreSource, eventually, telling
+from testkit.stats_source import CoreSource, ask_without_end, eventually, telling
 
 HOSTILE = "\x1b]0;pwned\x07 [b]markup[/b] \u202e\u200b caf\xe9"
 
@@ -233,8 +233,7 @@ def test_neither_torch_nor_textual_is_needed_to_look(program):
 
 
 def test_an_asking_program_is_looked_at_from_another_process(listed_home):
-    nothing = {"stdin": subprocess.DEVNULL}
-    with start("ask", "Hi", script=["word "], times=100_000, streams=nothing) as process:
+    with ask_without_end() as process:
         eventually(lambda: call("stats", "--json", "--pid", str(process.pid)).code == 0)
         done = run("stats", "--json")
         (engine,) = json.loads(done.out)["engines"]

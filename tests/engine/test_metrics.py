@@ -128,3 +128,11 @@ def test_rows_of_a_step_are_its_batch():
         assert after.steps - before.steps == 1
         assert 1 <= after.step_rows - before.step_rows <= 3
     assert core.snapshot().prompt_tokens == 15
+
+
+def test_the_most_blocks_held_are_known_when_nothing_is_held_any_more():
+    core = make_core()
+    run(core, [make_request(name, range(i, i + 20), max_tokens=13) for i, name in enumerate("ab")])
+    told = core.snapshot()
+    # 20 + 12 computed tokens each; the last one sampled is never computed
+    assert (told.held_blocks, told.peak_held_blocks) == (0, 4)

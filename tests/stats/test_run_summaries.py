@@ -2,7 +2,6 @@
 
 import os
 import signal
-import subprocess
 
 import pytest
 
@@ -16,7 +15,7 @@ from localpaged.store.store import Store
 from testkit.builders import make_chat
 from testkit.commands import call, start
 from testkit.engine_runs import make_request, run
-from testkit.stats_source import CoreSource, eventually
+from testkit.stats_source import CoreSource, ask_without_end, eventually
 
 HOSTILE = "'; DROP TABLE chats; --\x1b[2J"
 
@@ -81,6 +80,7 @@ def test_the_last_row_tells_that_the_run_ended(kept):
     (row,) = saved[-1]
     assert (row.is_ended, row.last_at, row.generated_tokens) == (True, 2_000.0, 8)
     assert row.cached_prompt_tokens == 0 and row.prompt_tokens == 20
+    assert row.peak_held_blocks == 2
 
 
 def test_without_a_model_there_is_nothing_to_tell(kept):
@@ -150,8 +150,7 @@ def test_a_whole_program_leaves_its_row(listed_model):
 
 
 def test_a_killed_program_leaves_its_row_and_its_socket_is_removed(listed_model):
-    nothing = {"stdin": subprocess.DEVNULL}
-    with start("ask", "Hi", script=["word "], times=100_000, streams=nothing) as process:
+    with ask_without_end() as process:
         eventually(lambda: read_runs(paths.database_file(), limit=9))
         (path,) = paths.runtime_dir().glob("*.sock")
         os.kill(process.pid, signal.SIGKILL)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -16,9 +17,11 @@ from localpaged.stats.collector import Collector
 from localpaged.stats.publisher import OnSample, StatsThread
 from localpaged.stats.reader import StatsReader
 from localpaged.stats.schema import Program
+from testkit.commands import Process, start
 from testkit.engine_runs import make_core
 
-WAIT_S = 10.0
+WAIT_S = 60.0
+"""Of a busy machine, where a program takes its time to begin; else nothing comes near it."""
 
 
 class CoreSource:
@@ -90,6 +93,12 @@ def read_from(thread: StatsThread, *, timeout_s: float = WAIT_S) -> StatsReader:
     """Connect to a thread."""
     assert isinstance(thread.path, Path)
     return StatsReader(thread.path, timeout_s=timeout_s)
+
+
+def ask_without_end() -> Process:
+    """Start a program that answers for far longer than a test takes, and repeats nothing."""
+    words = [f"word{number} " for number in range(2_000)]
+    return start("ask", "Hi", script=words, times=100, streams={"stdin": subprocess.DEVNULL})
 
 
 def eventually(is_so: Callable[[], object]) -> None:
