@@ -42,6 +42,11 @@ class Settings:
     remotes: tuple[Endpoint, ...] = ()
 
     def __post_init__(self) -> None:
+        if "://" in self.model:
+            from localpaged.remote.endpoint import find_endpoint
+
+            # before anybody shows it: there may be a password in it, which is refused
+            find_endpoint(self.model, self.remotes)
         if self.dtype not in DTYPES:
             raise ConfigError(
                 f"{self.dtype!r} is not a dtype.", hint=f"Choose one of {', '.join(DTYPES)}."

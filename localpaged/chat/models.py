@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from localpaged import paths
 from localpaged.abilities import EMBEDDED, Abilities, abilities_of
@@ -70,6 +70,14 @@ class ModelShelf(Protocol):
 
     def listed(self) -> Sequence[ListedModel]:
         """Return what is here, by name. Raises ModelError when the folder cannot be read."""
+
+
+@runtime_checkable
+class WithEndpoints(ModelShelf, Protocol):
+    """A shelf that has models behind endpoints as well."""
+
+    def is_endpoint(self, choice: str) -> bool:
+        """Whether a choice means one of them; opens nothing and reads no disk."""
 
 
 class EmptyShelf:
@@ -142,9 +150,14 @@ class Models:
 
     def abilities(self, choice: str) -> Abilities:
         """Return what the model that a chat chose lets be done; all, where it is not known yet."""
-        try:
-            opened = self.find(choice)
-        except LocalPagedError:
+        if choice in ("", self.default_name):
+            opened = self.default
+        elif isinstance(self._shelf, WithEndpoints) and self._shelf.is_endpoint(choice):
+            try:
+                opened = self.find(choice)
+            except LocalPagedError:
+                return EMBEDDED  # why it cannot be asked is told when it is
+        else:
             return EMBEDDED
         is_open = opened.done() and not opened.cancelled() and opened.exception() is None
         return abilities_of(opened.result()) if is_open else EMBEDDED

@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Literal, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
 from localpaged.errors import BadParameter
-from localpaged.prompt import PromptMessage
+
+if TYPE_CHECKING:
+    from localpaged.prompt import PromptMessage
 
 RequestId = str
 HostUse = Literal["auto", "always", "never"]
@@ -76,7 +78,8 @@ class SamplingParams:
     Before `min_tokens` no end token and none of `stop_token_ids`, which end an answer as well, can
     be chosen. `logprobs` tells each token's log probability and that many alternatives.
     `ignore_eos`: the model's end tokens are tokens like others, possible at any time.
-    `grammar` bounds what the answer may be.
+    `grammar` bounds what the answer may be. `stop_loops` asks whoever reads the answer to end it
+    when it only repeats itself; the engine does not look at its text.
     Raises BadParameter, naming the field, for values out of range.
     """
 
@@ -97,6 +100,7 @@ class SamplingParams:
     stop_token_ids: tuple[int, ...] = ()
     logprobs: int | None = None
     grammar: Grammar | None = None
+    stop_loops: bool = True
 
     def __post_init__(self) -> None:
         _in_range("temperature", self.temperature, 0.0, 100.0)

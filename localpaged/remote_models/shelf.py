@@ -8,7 +8,7 @@ from concurrent.futures import Future
 from typing import TYPE_CHECKING
 
 from localpaged.chat.models import ListedModel, ModelShelf, is_address
-from localpaged.errors import ModelError
+from localpaged.errors import ConfigError, ModelError
 from localpaged.prompt import ChatModel
 
 if TYPE_CHECKING:
@@ -49,6 +49,13 @@ class RemoteShelf:
                 hint=f"Give the section [remote.{choice}] another name.",
             )
         return opened(self.model_of(endpoint))
+
+    def is_endpoint(self, choice: str) -> bool:
+        """See WithEndpoints."""
+        try:
+            return choice in self._models or self._find(choice) is not None
+        except ConfigError:
+            return False
 
     def listed(self) -> Sequence[ListedModel]:
         """See ModelShelf: endpoints of the config file come last."""

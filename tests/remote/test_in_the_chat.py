@@ -7,10 +7,20 @@ from itertools import pairwise
 import pytest
 
 from localpaged.engine.snapshot import EngineSnapshot
+from localpaged.remote.endpoint import Endpoint
 from localpaged.tui import chrome
 from localpaged.tui.paint import cells_of
 from testkit.screens import LARGE, SMALL, Stage, running
-from testkit.scripted_endpoint import STREAM_HEAD, delta, hold, json_reply, reset, stream, usage
+from testkit.scripted_endpoint import (
+    STREAM_HEAD,
+    ScriptedEndpoint,
+    delta,
+    hold,
+    json_reply,
+    reset,
+    stream,
+    usage,
+)
 
 SIZES = pytest.mark.parametrize("size", [SMALL, LARGE], ids=["80x24", "140x40"])
 REASON = {
@@ -169,3 +179,28 @@ async def test_while_it_answers_no_tokens_are_invented(begin, endpoint):
         assert " tok" not in shown.text
         endpoint.go_on.set()
         await shown.until(lambda: not shown.last_answer.is_open)
+
+
+async def test_an_attached_file_is_told_without_a_price_and_why(
+    begin, endpoint, tmp_path, monkeypatch
+):
+    (tmp_path / "notes.txt").write_text("some words")
+    run = begin(endpoint)
+    async with running(run.service, size=LARGE) as (app, pilot):
+        shown = Stage(app, pilot, run.service, None)
+        await shown.until_shown("endpoint")
+        told: list[str] = []
+        monkeypatch.setattr(app, "tell", lambda text, **options: told.append(text))
+        await said(shown, f"/attach {tmp_path / 'notes.txt'}")
+        await shown.until(lambda: bool(told))
+        assert told == ["notes.txt is attached; box is an endpoint: its tokenizer is not here."]
+
+
+async def test_a_compare_has_answers_of_endpoints_side_by_side(begin, endpoint):
+    with ScriptedEndpoint([stream("By the other")]) as other:
+        run = begin(endpoint, Endpoint("other", other.url, "m1"))
+        async with running(run.service, size=LARGE) as (app, pilot):
+            shown = Stage(app, pilot, run.service, None)
+            await said(shown, "/compare m=box,other Who are you?")
+            await shown.until_shown("Hello, world")
+            await shown.until_shown("By the other")

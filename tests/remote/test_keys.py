@@ -129,3 +129,19 @@ def test_beginnings_of_a_key_are_taken_out_of_others_texts_as_well():
     assert without_key(f"key {KEY[:12]}… is bad", KEY) == "key [key]… is bad"
     assert without_key("nothing to hide", KEY) == "nothing to hide"
     assert without_key("no key", "") == "no key"
+
+
+@pytest.mark.parametrize("source", ["option", "variable", "file"])
+def test_an_address_with_a_password_is_refused_by_every_command_and_not_shown(monkeypatch, source):
+    address = f"https://me:{KEY}@host/v1#m"
+    arguments = ["config"]
+    if source == "option":
+        arguments += ["--model", address]
+    elif source == "variable":
+        monkeypatch.setenv("LOCALPAGED_MODEL", address)
+    else:
+        paths.ensure_private_dir(paths.config_file().parent)
+        paths.config_file().write_text(f'[engine]\nmodel = "{address}"\n')
+    done = CliRunner().invoke(main, arguments)
+    assert done.exit_code == 2 and "no user and password" in done.output
+    assert KEY not in done.output

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from textual.app import ScreenStackError
 
+from localpaged.abilities import Ability
 from localpaged.chat.attached import file_block
 from localpaged.engine.params import BLOCK_SIZE_TOKENS
 from localpaged.errors import LocalPagedError
@@ -124,11 +125,18 @@ class AttachingCommands(CommandGroup):
         is_too_long = ready is not None and tokens is not None and tokens > ready.context_length
         if tokens is not None:
             parts.append(f"{grouped(tokens)} tokens, {self._share(tokens)}")
+        elif reason := self._why_no_price():
+            parts.append(reason)
         if is_too_long and ready is not None:
             parts.append(f"more than the context of {grouped(ready.context_length)} tokens")
         if attachment.num_replaced:
             parts.append(f"what is not UTF-8 became {grouped(attachment.num_replaced)} marks")
         self._app.tell("; ".join(parts) + ".", is_error=is_too_long, for_s=6.0)
+
+    def _why_no_price(self) -> str:
+        chat = self._workspace.current.chat
+        model = "" if chat is None else chat.model
+        return self._app.service.abilities(model).why_not(Ability.PRICE)
 
     def _share(self, tokens: int) -> str:
         blocks = _blocks(tokens)
