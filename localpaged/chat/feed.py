@@ -56,6 +56,9 @@ class Ends(Protocol):
     def prompt_found(self, live: LiveTurn, event: PrefillEvent) -> None:
         """It is known how much of a turn's prompt the engine had in memory."""
 
+    def repeats_itself(self, live: LiveTurn) -> None:
+        """A turn's answer says nothing new any more."""
+
     def request_ended(self, live: LiveTurn, event: FinishEvent | FailEvent) -> None:
         """The engine is done with a turn's request."""
 
@@ -138,6 +141,10 @@ class EngineFeed:
             told.append(self._prefill(live, event))
         elif isinstance(event, TokenEvent):
             told += self._text(live, event)
+            if live.sampling.stop_loops and not live.has_looped:
+                live.has_looped = live.loops.take(event.text)
+                if live.has_looped:
+                    for_worker.append(partial(self._ends.repeats_itself, live))
 
     def _prefill(self, live: LiveTurn, event: PrefillEvent) -> ChatEvent:
         live.prefill = event

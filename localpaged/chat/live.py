@@ -8,6 +8,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
+from localpaged.chat.loop_watch import LoopWatch
 from localpaged.chat.prompting import Prompt
 from localpaged.chat.sampling import may_be_guessed, to_options, with_seed
 from localpaged.chat.thought import ThoughtReader, to_json
@@ -49,6 +50,8 @@ class LiveTurn:
     prefill: PrefillEvent | None = None
     cache_report: str | None = None
     logprobs: list[TokenLogprob] = field(default_factory=list)
+    loops: LoopWatch = field(default_factory=LoopWatch)
+    has_looped: bool = False
     reader: ThoughtReader = field(default_factory=lambda: ThoughtReader(None))
     _pieces: list[Piece] = field(default_factory=list)
 

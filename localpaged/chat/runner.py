@@ -110,6 +110,10 @@ class TurnRunner:
         """It is known how much of a turn's prompt the engine had in memory."""
         self._inbox.put(partial(self._explain, live, event))
 
+    def repeats_itself(self, live: LiveTurn) -> None:
+        """A turn's answer says nothing new any more: it is ended, and can be continued."""
+        self.stop(live)
+
     def request_ended(self, live: LiveTurn, event: FinishEvent | FailEvent) -> None:
         """The engine is done with a turn's request."""
         self._inbox.put(partial(self._request_ended, live, event))
@@ -197,7 +201,9 @@ class TurnRunner:
         else:
             is_cancelled = event.reason is FinishReason.CANCELLED
             status = TurnStatus.STOPPED if is_cancelled else TurnStatus.DONE
-            self._end(live, Ending(status, reason=event.reason, usage=event.usage))
+            is_loop = is_cancelled and live.has_looped
+            reason = FinishReason.REPEATED if is_loop else event.reason
+            self._end(live, Ending(status, reason=reason, usage=event.usage))
         self._advance(live.turn.chat_id)
 
     def _fail_all(self, error: LocalPagedError) -> None:

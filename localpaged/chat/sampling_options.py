@@ -18,8 +18,9 @@ from localpaged.errors import BadParameter
 DRY_ON = DryParams(multiplier=0.8)
 """What "on" means: the strength that DRY's author recommends."""
 STOP_SEPARATOR = " | "
+_ON, _OFF = ("on", "true", "yes"), ("off", "false", "no")
 
-Kind = Literal["number", "whole", "texts", "dry"]
+Kind = Literal["number", "whole", "texts", "dry", "flag"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +47,8 @@ class SamplingOption:
         match self.kind:
             case "dry":
                 return self._dry(text)
+            case "flag":
+                return self._flag(text)
             case "whole":
                 return self._number(text, int, "a whole number")
             case _:
@@ -55,6 +58,8 @@ class SamplingOption:
         """Return how a person writes `value`."""
         if value is None:
             return self.unset
+        if isinstance(value, bool):
+            return "on" if value else "off"
         if isinstance(value, DryParams):
             return "on" if value == DRY_ON else f"{value.multiplier:g}"
         if isinstance(value, tuple):
@@ -67,10 +72,16 @@ class SamplingOption:
         except ValueError:
             raise BadParameter(f"{self.name} must be {what}, not {text!r}.") from None
 
+    def _flag(self, text: str) -> bool:
+        word = text.casefold()
+        if word in _ON or word in _OFF:
+            return word in _ON
+        raise BadParameter(f"{self.name} is on or off, not {text!r}.")
+
     def _dry(self, text: str) -> DryParams | None:
-        if text.casefold() in ("on", "true", "yes"):
+        if text.casefold() in _ON:
             return DRY_ON
-        if text.casefold() in ("off", "false", "no"):
+        if text.casefold() in _OFF:
             return None
         try:
             multiplier = float(text)
@@ -93,6 +104,7 @@ OPTIONS = (
     SamplingOption("seed", "Seed", "whole", "same seed, same answer", "random"),
     SamplingOption("max_tokens", "Max tokens", "whole", "length limit of an answer", "none"),
     SamplingOption("stop", "Stop strings", "texts", "end before any of these"),
+    SamplingOption("stop_loops", "Stop loops", "flag", "end what only repeats itself"),
 )
 BY_NAME = {option.name: option for option in OPTIONS}
 _SHORT = {"temp": "temperature", "t": "temperature", "rep": "repetition_penalty"}

@@ -42,7 +42,8 @@ def ask(question: tuple[str, ...], **options: Any) -> int:
       reasoning                        what was thought before it, or null;
                                        without --json it goes to stderr
       status                           done, stopped or error
-      finish_reason                    stop, length, cancelled or null
+      finish_reason                    stop, length, cancelled, null, or repeated
+                                       for one that only repeated itself
       usage                            null, or prompt_tokens, cached_tokens,
                                        completion_tokens, ttft_s,
                                        decode_tokens_per_s

@@ -29,6 +29,7 @@ from localpaged.engine.events import FinishReason
 from localpaged.errors import ChatError, ConfigError, LocalPagedError, PromptTooLong
 from localpaged.store.rows import Chat, Turn
 
+LOOPED = "--no-stop-loops lets it go on; --temperature 0.7 or --frequency-penalty 0.5 may help."
 CUT = "Ask for a shorter answer, or for the rest with --continue in a larger --context."
 TOO_LONG = (
     "Ask without --continue, give a larger --context, or open the chat in `localpaged chat`: it "
@@ -46,6 +47,8 @@ def run_ask(question: tuple[str, ...], options: Mapping[str, Any]) -> int:
         raise
     asking.answer.end(asking.ended, None)
     ended = asking.ended
+    if ended is not None and ended.finish_reason is FinishReason.REPEATED:
+        tell("The answer only repeated itself, so it was ended.", hint=LOOPED)
     is_cut = ended is not None and ended.finish_reason is FinishReason.LENGTH
     if is_cut and ended is not None and options["max_tokens"] is None:
         usage = ended.usage

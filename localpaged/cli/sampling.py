@@ -30,6 +30,7 @@ PLAIN_OPTIONS = (
     "presence_penalty",
     "frequency_penalty",
     "logprobs",
+    "stop_loops",
 )
 """Options that are named and valued as what they set."""
 
@@ -154,6 +155,11 @@ _OPTIONS = (
     click.option("--min-tokens", type=int, help="The answer does not end before so many."),
     click.option(
         "--stop", type=TEXT, multiple=True, help="End the answer before this text. Repeatable."
+    ),
+    click.option(
+        "--stop-loops/--no-stop-loops",
+        default=None,
+        help="End an answer that only repeats itself; it does unless told.",
     ),
     click.option("--schema", help="JSON schema of the answer: a file, or the schema itself."),
     click.option("--regex", type=TEXT, help="Regular expression that the whole answer matches."),

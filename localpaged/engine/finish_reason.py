@@ -6,8 +6,12 @@ from enum import StrEnum
 
 
 class FinishReason(StrEnum):
-    """Why a request ended without an error."""
+    """Why a request ended without an error.
+
+    The engine never says `REPEATED`: whoever reads an answer ends it for that.
+    """
 
     STOP = "stop"
     LENGTH = "length"
     CANCELLED = "cancelled"
+    REPEATED = "repeated"

@@ -192,6 +192,8 @@ def _speed(answer: Answer, moment: Moment) -> float:
 def _reason(answer: Answer) -> tuple[str, Role]:
     if answer.status is TurnStatus.INTERRUPTED:
         return "interrupted", Role.WARNING
+    if answer.finish_reason is FinishReason.REPEATED:
+        return "repeated itself", Role.WARNING
     if answer.status is TurnStatus.STOPPED:
         return "stopped", Role.WARNING
     if answer.finish_reason is FinishReason.LENGTH:

@@ -73,7 +73,9 @@ def _state_runs(answer: Answer, glyphs: Glyphs, moment: Moment, *, cells: int | 
         case TurnStatus.DONE:
             return _ended(answer, glyphs, "", "", cells)
         case TurnStatus.STOPPED:
-            return _ended(answer, glyphs, glyphs.stopped, "stopped", cells)
+            is_loop = answer.finish_reason is FinishReason.REPEATED
+            word = "ended: it repeated itself" if is_loop else "stopped"
+            return _ended(answer, glyphs, glyphs.stopped, word, cells)
         case TurnStatus.INTERRUPTED:
             return _ended(answer, glyphs, glyphs.interrupted, "interrupted", cells)
         case TurnStatus.ERROR:
