@@ -27,9 +27,9 @@ class Ability(StrEnum):
 _REASONS = {
     Ability.TOKENS: "its tokens are not known here",
     Ability.TOKEN_FORK: "its tokens are not known here",
-    Ability.BLOCKS: "its KV memory is on its own machine",
-    Ability.PIN: "its KV memory is on its own machine",
-    Ability.WHY: "how it reads prompts is not told",
+    Ability.BLOCKS: "its KV memory is elsewhere",
+    Ability.PIN: "its KV memory is elsewhere",
+    Ability.WHY: "what it had cached is not told",
     Ability.PRICE: "its tokenizer is not here",
     Ability.CONTEXT: "its tokenizer is not here",
     Ability.LOGPROBS: "its tokens are not known here",

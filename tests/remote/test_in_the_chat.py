@@ -25,10 +25,10 @@ from testkit.scripted_endpoint import (
 SIZES = pytest.mark.parametrize("size", [SMALL, LARGE], ids=["80x24", "140x40"])
 REASON = {
     "tokens": "box is an endpoint: its tokens are not known here",
-    "blocks": "box is an endpoint: its KV memory is on its own machine",
-    "pin": "box is an endpoint: its KV memory is on its own machine",
-    "unpin": "box is an endpoint: its KV memory is on its own machine",
-    "why": "box is an endpoint: how it reads prompts is not told",
+    "blocks": "box is an endpoint: its KV memory is elsewhere",
+    "pin": "box is an endpoint: its KV memory is elsewhere",
+    "unpin": "box is an endpoint: its KV memory is elsewhere",
+    "why": "box is an endpoint: what it had cached is not told",
     "context": "box is an endpoint: its tokenizer is not here",
 }
 
@@ -86,7 +86,7 @@ async def test_palette_and_help_show_it_greyed_out_with_the_reason(begin, endpoi
         await shown.press(*"KVmemory")
         await shown.until_shown("KV memory, block by block")
         row = next(line for line in shown.text.splitlines() if "block by block" in line)
-        assert "box is an endpoint" in row
+        assert row.rstrip().endswith("its KV memory is elsewhere")
         await shown.press("enter")
         await shown.until(lambda: len(app.screen_stack) == 1)
         await shown.press("f1")

@@ -173,7 +173,8 @@ class Commands(CommandGroup):
         choices = []
         for action in commands():
             if action.id != "palette":
-                reason = self._why_not(action.id)
+                # which endpoint it is stands in the top line; the reason needs the room
+                reason = self._why_not(action.id).rpartition(": ")[2]
                 choices.append(
                     Choice(action.id, action.label, reason or action.note, is_off=bool(reason))
                 )
