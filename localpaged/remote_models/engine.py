@@ -92,11 +92,11 @@ class RemoteEngine:
         self._call(lambda: self._leave(name))
 
     def close(self) -> None:
-        """End every request and the thread."""
+        """End every request and the thread. A second call does nothing."""
         with self._lock:
-            self._is_closed = True
+            was_closed, self._is_closed = self._is_closed, True
             loop, thread = self._loop, self._thread
-        if loop is not None and thread is not None:
+        if loop is not None and thread is not None and not was_closed:
             loop.call_soon_threadsafe(loop.stop)
             thread.join()
 
