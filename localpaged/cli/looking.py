@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -19,7 +18,7 @@ from localpaged.cli.stats_text import Look, facts_text, snapshot_text
 from localpaged.config_file import read_config
 from localpaged.errors import StatsError
 from localpaged.stats.protocol import VERSION
-from localpaged.stats.reader import EngineGone, StatsReader, open_engines
+from localpaged.stats.reader import EngineGone, engine_sockets, open_engines
 from localpaged.stats.schema import Snapshot, to_json
 
 NONE_RUNS_EXIT_CODE = 3
@@ -85,12 +84,12 @@ def run_history(num_runs: int, *, is_json: bool, is_ascii: bool) -> int:
 def look(pid: int | None) -> Seen:
     """Look at every running program, or at one alone."""
     seen = Seen()
-    readers, failures = open_engines()
+    readers, failures = open_engines(pid)
     seen.failures += failures
     with ExitStack() as stack:
         for reader in readers:
             stack.enter_context(reader)
-        for reader in _chosen(readers, pid):
+        for reader in readers:
             try:
                 seen.snapshots.append(reader.snapshot())
             except EngineGone:
@@ -127,10 +126,6 @@ def _tell_none_runs(pid: int | None) -> None:
     tell(f"{what}.", hint="`localpaged chat` starts one.")
 
 
-def _chosen(readers: Sequence[StatsReader], pid: int | None) -> Sequence[StatsReader]:
-    return [reader for reader in readers if pid in (None, reader.greeting.pid)]
-
-
 def _is_terminal() -> bool:
     from localpaged.tui.terminal import can_place_cursor
 
@@ -139,16 +134,13 @@ def _is_terminal() -> bool:
 
 def _dashboard(watch_s: float | None, *, is_ascii: bool, pid: int | None) -> int | None:
     """Show the dashboard; None when there is nothing to show, which is told in words."""
-    readers, failures = open_engines()
-    chosen = _chosen(readers, pid)
-    for reader in readers:
-        reader.close()
-    if not chosen and not (failures and pid is None):
+    found = engine_sockets(pid)
+    if not found:
         return None
     from localpaged.tui.stats.run import run_dashboard
 
     return run_dashboard(
-        engine=chosen[-1].path.stem if pid is not None else None,
+        engine=found[-1].stem if pid is not None else None,
         interval_s=watch_s,
         is_ascii=is_ascii,
         theme=read_config().ui.theme,

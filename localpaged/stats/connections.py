@@ -17,7 +17,7 @@ from localpaged.stats.protocol import (
     read_request,
 )
 
-MAX_READERS = 16
+MAX_READERS = 64
 SEND_LIMIT_S = 10.0
 """A reader that takes nothing of its answer for so long is dropped."""
 _READ_BYTES = 4_096

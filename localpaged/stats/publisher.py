@@ -7,7 +7,6 @@ asked only when a reader wants to know what lies in its blocks.
 from __future__ import annotations
 
 import logging
-import os
 import socket
 import threading
 import time
@@ -88,7 +87,7 @@ class StatsThread:
         """Listen, and begin to sample."""
         listener: socket.socket | None
         try:
-            listener, self.path = sockets.listen(os.getpid())
+            listener, self.path = sockets.listen(self._collector.program.pid)
         except OSError as error:
             log.warning("stats cannot be looked at from other terminals: %s", error)
             listener = None

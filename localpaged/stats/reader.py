@@ -97,15 +97,15 @@ class StatsReader:
 
 
 def open_engines(
-    *, timeout_s: float = TIMEOUT_S
+    pid: int | None = None, *, timeout_s: float = TIMEOUT_S
 ) -> tuple[Sequence[StatsReader], Sequence[StatsError]]:
-    """Connect to every running program; return those that answer, and why others do not.
+    """Connect to every running program, or one; return those that answer, and why others do not.
 
     What dead programs left is removed. Raises StatsError when the folder cannot be looked into.
     """
     readers: list[StatsReader] = []
     failures: list[StatsError] = []
-    for path in engine_sockets():
+    for path in engine_sockets(pid):
         try:
             readers.append(StatsReader(path, timeout_s=timeout_s))
         except EngineGone:
@@ -116,10 +116,10 @@ def open_engines(
     return readers, failures
 
 
-def engine_sockets() -> Sequence[Path]:
-    """Return where running programs listen. Raises StatsError."""
+def engine_sockets(pid: int | None = None) -> Sequence[Path]:
+    """Return where running programs, or one of them, listen. Raises StatsError."""
     try:
-        return sockets.living()
+        return sockets.living(pid)
     except OSError as error:
         raise StatsError(f"Running programs cannot be looked for: {error}.") from error
 

@@ -27,7 +27,7 @@ _RETRY_S = 0.01
 
 
 def listen(pid: int) -> tuple[socket.socket, Path]:
-    """Return a socket that listens for this process, and its path. Raises OSError."""
+    """Return a socket that listens for process `pid`, and its path. Raises OSError."""
     folder = _private_folder()
     _remove_unnamed(folder)
     unnamed = folder / f".{pid}-{secrets.token_hex(4)}{_UNNAMED}"
@@ -62,12 +62,16 @@ def connect(path: Path, *, timeout_s: float) -> socket.socket:
     return connection
 
 
-def living() -> Sequence[Path]:
-    """Return the sockets of running programs, removing those of dead ones. Raises OSError."""
+def living(pid: int | None = None) -> Sequence[Path]:
+    """Return the sockets of running programs, removing those of dead ones. Raises OSError.
+
+    With a `pid` those of that process alone; the others are not touched.
+    """
     folder = paths.runtime_dir()
     if not folder.is_dir():
         return []
-    return [path for path in sorted(folder.glob(f"*{SUFFIX}")) if is_living(path)]
+    found = sorted(folder.glob(f"*{SUFFIX}"))
+    return [path for path in found if _is_of(path, pid) and is_living(path)]
 
 
 def is_living(path: Path, *, timeout_s: float = 1.0) -> bool:
@@ -86,6 +90,10 @@ def is_living(path: Path, *, timeout_s: float = 1.0) -> bool:
         # it has so much to do that it takes no connection: alive
         return True
     return True
+
+
+def _is_of(path: Path, pid: int | None) -> bool:
+    return pid is None or path.stem.partition("-")[0] == str(pid)
 
 
 def _connect(connection: socket.socket, address: str, *, by_s: float) -> None:

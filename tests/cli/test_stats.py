@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 from contextlib import contextmanager, suppress
@@ -114,6 +115,14 @@ def test_none_running_has_an_exit_code_of_its_own_and_facts(home):
     done = call("stats", "--once")
     assert done.code == 3 and "1 chat" in done.out
     assert call("stats", "--once", "--pid", "1").code == 3
+
+
+def test_what_another_program_lacks_is_not_told_of_the_one_that_is_meant(program):
+    with socket.socket(socket.AF_UNIX) as silent:
+        silent.bind(str(paths.runtime_dir() / "7.sock"))
+        silent.listen()
+        done = call("stats", "--once", "--pid", "4121")
+        assert (done.code, done.err) == (0, "")
 
 
 def test_a_pid_that_is_not_ours_is_not_running(program):

@@ -260,6 +260,15 @@ def test_details_of_a_newer_program_are_passed_over():
         assert json.loads(told.readline())["models"][0]["tree"]
 
 
+def test_twenty_readers_are_all_answered():
+    with telling() as thread:
+        readers = [read_from(thread) for _ in range(20)]
+        for _ in range(3):
+            assert all(reader.snapshot(NOTHING).models for reader in readers)
+        for reader in readers:
+            reader.close()
+
+
 def test_the_one_who_asked_nothing_for_the_longest_time_makes_room():
     with telling() as thread:
         idle = plain(thread)
