@@ -73,6 +73,7 @@ async def draw(folder: Path) -> None:
     try:
         app = LocalPagedApp(service)
         async with app.run_test(size=SIZE) as pilot:
+            await _wait(lambda: app.is_opened, pilot)
             await _chat(pilot, service)
             _save(app, folder / "chat.svg")
             await _memory(pilot)

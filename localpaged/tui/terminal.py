@@ -104,10 +104,15 @@ def run_chat(
     if app.failure is not None:
         raise app.failure
     if exit_code:
-        _tell(f"localpaged stopped on an error of its own. Details: {log_file}\n")
-        for line in _tail(log_file, known_bytes):
-            _tell(f"  {line}\n")
+        tell_own_error(log_file, known_bytes)
     return exit_code
+
+
+def tell_own_error(log_file: Path, known_bytes: int) -> None:
+    """Say where the details are of what ended the screen: the log was `known_bytes` long before."""
+    _tell(f"localpaged stopped on an error of its own. Details: {log_file}\n")
+    for line in _tail(log_file, known_bytes):
+        _tell(f"  {line}\n")
 
 
 @contextmanager

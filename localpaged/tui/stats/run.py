@@ -8,7 +8,7 @@ from localpaged import paths
 from localpaged.tui.glyphs import ASCII, UNICODE
 from localpaged.tui.stats.app import StatsApp
 from localpaged.tui.stats.socket_source import SocketSource
-from localpaged.tui.terminal import SIZE_VARIABLES, taken
+from localpaged.tui.terminal import SIZE_VARIABLES, taken, tell_own_error
 from localpaged.tui.theme import usual_theme
 
 
@@ -28,7 +28,9 @@ def run_dashboard(
     for name in SIZE_VARIABLES:
         # a size that was exported stays as it is, whatever the window does
         os.environ.pop(name, None)
-    with taken(paths.log_file()):
+    log_file = paths.log_file()
+    with taken(log_file):
+        known_bytes = log_file.stat().st_size
         source = SocketSource()
         try:
             app = StatsApp(
@@ -42,4 +44,7 @@ def run_dashboard(
             app.run()
         finally:
             source.close()
-    return app.return_code or 0
+    exit_code = app.return_code or 0
+    if exit_code:
+        tell_own_error(log_file, known_bytes)
+    return exit_code
