@@ -66,6 +66,11 @@ class Abilities:
             return ""
         return f"{self.endpoint} does not know {parameter}"
 
+    @property
+    def why_not_continue(self) -> str:
+        """The reason why an answer that was cut cannot go on; empty when it can."""
+        return "" if self.can_continue else f"{self.endpoint} cannot go on within an answer"
+
     def require(self, ability: Ability) -> None:
         """Raise ChatError with the reason unless it can be done."""
         if reason := self.why_not(ability):

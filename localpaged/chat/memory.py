@@ -7,6 +7,7 @@ from concurrent.futures import Future
 from typing import TypeVar
 
 from localpaged.chat.kept_kv import KeptKV
+from localpaged.abilities import Ability, abilities_of
 from localpaged.chat.models import Models
 from localpaged.chat.prompting import chat_prefix, system_prefix
 from localpaged.engine.inspection import BlockTokens, Inspection, PinView
@@ -119,6 +120,7 @@ class ChatMemory:
                 opened = self._models.find(self._store.chat(chat_id).model)
                 if not opened.done():
                     raise ChatError("The model is still loading.")
+                abilities_of(opened.result()).require(Ability.PIN)
                 asked = ask(opened.result())
             except LocalPagedError as error:
                 answer.set_exception(error)

@@ -15,6 +15,8 @@ _NEEDED = {
     "unpin": Ability.PIN,
     "context": Ability.CONTEXT,
 }
+# an answer of which nothing has come is asked for once more, which every model can
+_RESUME = "resume"
 # these look at an answer: it was made by the chat's model of then
 _OF_ANSWERS = frozenset({"tokens", "why"})
 
@@ -26,10 +28,13 @@ def why_not(
     abilities: Callable[[str], Abilities],
 ) -> str:
     """Return the reason against an action; empty when it can be done."""
+    model = "" if session.chat is None else session.chat.model
+    if action_id == _RESUME:
+        has_text = session.last_answer is not None and bool(session.last_answer.text.strip())
+        return abilities(model).why_not_continue if has_text else ""
     needed = _NEEDED.get(action_id)
     if needed is None:
         return ""
-    model = "" if session.chat is None else session.chat.model
     if action_id in _OF_ANSWERS and answer is not None and answer.turn.model:
         model = answer.turn.model
     return abilities(model).why_not(needed)
@@ -37,4 +42,4 @@ def why_not(
 
 def is_limited(action_id: str) -> bool:
     """Whether an action needs what an endpoint lacks."""
-    return action_id in _NEEDED
+    return action_id in _NEEDED or action_id == _RESUME

@@ -6,6 +6,7 @@ from localpaged.chat.events import ModelReady, TurnText
 from localpaged.chat.thought import TextPart
 from localpaged.engine.events import FinishReason
 from localpaged.engine.params import Grammar, SamplingParams
+from localpaged.errors import ChatError, ModelNotFound
 from localpaged.remote.endpoint import Endpoint
 from localpaged.store.rows import TurnStatus
 from testkit.scripted_endpoint import (
@@ -202,3 +203,39 @@ def test_hostile_text_arrives_as_text(begin, endpoint):
     ended = run.ask()
     assert ended.status is TurnStatus.DONE
     assert "[bold]\x1b]0;owned" in run.text_of(ended.chat_id)
+
+
+def test_marks_of_reasoning_in_the_text_itself_are_folded_as_well(begin, endpoint):
+    endpoint.replies = [stream("<think>", "2 and 2", "</think>", "\n\nFour.")]
+    run = begin(endpoint)
+    ended = run.ask("2+2?")
+    assert ended.thought is not None and ended.thought.end is not None
+    run.ask("And 3+3?", chat_id=ended.chat_id)
+    assert endpoint.posts[-1].body["messages"][1]["content"] == "Four."
+
+
+def test_what_was_meant_for_a_model_of_this_machine_is_not_sent_away(begin, endpoint):
+    run = begin(endpoint)
+    chat = run.service.configure(run.service.new_chat().id, model="a-model-that-is-gone")
+    assert isinstance(run.fail("a secret", chat_id=chat.id), ModelNotFound)
+    assert not endpoint.posts
+
+
+def test_log_probabilities_are_refused_by_name(begin, endpoint):
+    error = begin(endpoint).fail(sampling=SamplingParams(logprobs=3))
+    assert "box does not know logprobs" in error.message and not endpoint.posts
+
+
+def test_tokens_of_an_answer_cannot_be_looked_at_or_forked_from(begin, endpoint):
+    run = begin(endpoint)
+    ended = run.ask()
+    with pytest.raises(ChatError, match="box is an endpoint: its tokens are not known here"):
+        run.service.tokens.view(ended.turn_id).result(5)
+    with pytest.raises(ChatError, match="its tokens are not known"):
+        run.service.fork_at_token(ended.turn_id, 1)
+    with pytest.raises(ChatError, match="its tokenizer is not here"):
+        run.service.context.room(ended.chat_id).result(5)
+    with pytest.raises(ChatError, match="its tokenizer is not here"):
+        run.service.count_tokens("some text").result(5)
+    with pytest.raises(ChatError, match="KV memory is elsewhere"):
+        run.service.memory.pin_chat(ended.chat_id).result(5)

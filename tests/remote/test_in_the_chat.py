@@ -152,6 +152,23 @@ async def test_an_answer_that_broke_off_keeps_its_text_and_offers_to_go_on(begin
         await shown.until_shown("Once upon a time.")
 
 
+async def test_where_no_answer_can_go_on_that_is_told_before_anything_changes(
+    begin, endpoint, monkeypatch
+):
+    endpoint.replies = [stream("Once upon", reason="length")]
+    run = begin(endpoint)
+    async with running(run.service, size=LARGE) as (app, pilot):
+        shown = Stage(app, pilot, run.service, None)
+        await said(shown, "A story")
+        await shown.until_shown("Once upon")
+        await shown.until(lambda: not shown.last_answer.is_open)
+        told: list[str] = []
+        monkeypatch.setattr(app, "tell", lambda text, **options: told.append(text))
+        await shown.press("f5")
+        assert told == ["box cannot go on within an answer."]
+        assert len(endpoint.posts) == 1 and "Once upon" in shown.text
+
+
 async def test_a_model_can_be_chosen_by_its_address_in_the_chat(begin, endpoint):
     run = begin(endpoint)
     async with running(run.service, size=LARGE) as (app, pilot):
