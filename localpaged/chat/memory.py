@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import TypeVar
 
-from localpaged.chat.kept_kv import KeptKV
 from localpaged.abilities import Ability, abilities_of
+from localpaged.chat.kept_kv import KeptKV
 from localpaged.chat.models import Models
 from localpaged.chat.prompting import chat_prefix, system_prefix
 from localpaged.engine.inspection import BlockTokens, Inspection, PinView
