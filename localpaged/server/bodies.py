@@ -13,10 +13,13 @@ from localpaged.prompt import ToolCall
 from localpaged.server.answers import Bill, Delta, ScoredToken
 from localpaged.server.offer import Served
 
+_ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+
 
 def to_json(body: Any) -> bytes:
     """Return compact JSON."""
-    return json.dumps(body, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+    # a name of a file may be no text
+    return _ENCODER.encode(body).encode("utf-8", "replace")
 
 
 def model_body(served: Served) -> dict[str, Any]:

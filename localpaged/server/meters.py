@@ -52,6 +52,8 @@ class RequestMeter:
     def __init__(self, meters: Meters, model: str) -> None:
         self._meters = meters
         self._model = model
+        self._ttft = meters.ttft.labels(model)
+        self._inter_token = meters.inter_token.labels(model)
         self._began_s = time.perf_counter()
         self._last_token_s: float | None = None
         self._reasons: list[FinishReason] = []
@@ -60,10 +62,9 @@ class RequestMeter:
         """Take what the engine told at one time."""
         if num_tokens_in(arrived):
             if self._last_token_s is None:
-                self._meters.ttft.labels(self._model).observe(arrived.at_s - self._began_s)
+                self._ttft.observe(arrived.at_s - self._began_s)
             else:
-                since_s = arrived.at_s - self._last_token_s
-                self._meters.inter_token.labels(self._model).observe(since_s)
+                self._inter_token.observe(arrived.at_s - self._last_token_s)
             self._last_token_s = arrived.at_s
         self._reasons += [e.reason for e in arrived.events if isinstance(e, FinishEvent)]
 

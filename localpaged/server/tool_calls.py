@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
 from localpaged.prompt import ToolCall, ToolStyle
+from localpaged.store.text import storable
 
 Part = str | ToolCall
 
@@ -152,7 +153,7 @@ class ToolCallReader:
             arguments = _json(arguments)
         if not isinstance(arguments, dict):
             return None
-        written = json.dumps(arguments, ensure_ascii=False)
+        written = storable(json.dumps(arguments, ensure_ascii=False))
         return ToolCall(name, written, self._new_id())
 
     def _new_id(self) -> str:

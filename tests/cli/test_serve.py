@@ -124,6 +124,10 @@ def test_a_model_that_is_not_here_is_told(home):
     assert_refused(call("serve", "--model", "no-such-model"), 4, "no-such-model")
 
 
+def test_a_model_that_cannot_be_loaded_ends_it(listed_home):
+    assert_refused(call("serve", "--port", "0"), 4, "smollm2-135m-instruct")
+
+
 def test_a_key_of_the_environment_is_checked_and_never_told(listed_home, monkeypatch):
     monkeypatch.setenv(API_KEY_VARIABLE, "abc123")
 

@@ -86,6 +86,14 @@ def test_a_call_that_the_end_cuts_off_is_text_unless_it_is_whole():
     assert read("hermes", whole[:-4]) == (whole[:-4], [])
 
 
+def test_half_a_character_in_a_call_harms_nobody():
+    text = '<tool_call>{"name": "time", "arguments": {"a": "\\ud83d", "b": "\\u001b"}}</tool_call>'
+
+    _, (call,) = read("hermes", text)
+
+    assert call.arguments.encode() == '{"a": "\ufffd", "b": "\\u001b"}'.encode()
+
+
 def test_mistrals_later_way_is_read_as_well():
     text = '[TOOL_CALLS]weather[ARGS]{"city": "Rome"}[TOOL_CALLS]time[CALL_ID]abc[ARGS]{}'
 
