@@ -4,8 +4,9 @@ import pytest
 import torch
 
 from localpaged_kernels.card import Card
-from localpaged_kernels.paged_attention import reference, triton_impl
+from localpaged_kernels.paged_attention import reference
 from localpaged_kernels.paged_attention.device_rows import DeviceRows, rows_of
+from localpaged_kernels.paged_attention.triton_launches import Terms, plan
 from testkit.attention_inputs import ROWS
 from testkit.triton_inputs import DEVICE, LARGE_CARD, TOLERANCE, attend, build_poisoned, endless
 
@@ -31,6 +32,12 @@ def check(rows, *, shape=None, num_splits=None, is_last_merging=False, has_sinks
 @pytest.mark.parametrize("rows", ROWS.values(), ids=ROWS.keys())
 def test_rows_of_every_kind(rows):
     check(rows)
+
+
+def test_chunks_begin_wherever_the_decodes_end():
+    for num_decodes in (3, 4, 9):
+        rows = [(1, 5)] * num_decodes + [(3, 9), (6, 6), (2, 30)]
+        check(rows, shape={**NARROW, "dtype": FP32})
 
 
 @pytest.mark.parametrize("dtype", [BF16, HALF, FP32], ids=str)
@@ -92,13 +99,12 @@ def test_every_number_of_fp8_is_read_as_it_is(capability):
     kv[1, 0, 1, 0] = numbers
     tables, lens = torch.tensor([[1]]).int().to(DEVICE), torch.tensor([1]).int().to(DEVICE)
     out = torch.empty(1, 1, 256, device=DEVICE)
-    for launch in triton_impl.plan(
+    for launch in plan(
         out,
         torch.zeros_like(out),
         kv.view(FP8).to(DEVICE),
         DeviceRows(tables, lens, None, 0, 1),
-        scale=1.0,
-        kv_scales=torch.ones(kv.shape[:-1], device=DEVICE),
+        Terms(1.0, kv_scales=torch.ones(kv.shape[:-1], device=DEVICE)),
         card=Card(capability, 1),
     ):
         launch.run()
@@ -134,12 +140,12 @@ def test_a_row_without_tokens_gets_zeros_and_its_table_is_never_followed(is_last
     for num_splits in (1, 4):
         out = torch.full_like(queries, float("nan"), device=DEVICE)
         arrivals = torch.zeros(99, dtype=torch.int32, device=DEVICE) if is_last_merging else None
-        for launch in triton_impl.plan(
+        for launch in plan(
             out,
             queries.to(DEVICE),
             kv.to(DEVICE),
             padded,
-            scale=0.3,
+            Terms(0.3),
             num_splits=num_splits,
             arrivals=arrivals,
         ):
@@ -194,9 +200,9 @@ def test_the_number_of_parts_follows_from_widths_and_never_from_lengths():
     queries, kv, _, batch = build_poisoned([(1, 600), (1, 5)])
     (rows,) = rows_of(batch, DEVICE)
     out = torch.empty_like(queries)
-    planned = triton_impl.plan(out, queries, kv, rows, scale=1.0, card=LARGE_CARD)
+    planned = plan(out, queries, kv, rows, Terms(1.0), card=LARGE_CARD)
     shorter = DeviceRows(rows.tables, rows.lens * 0 + 1, None, 0, 2)
-    again = triton_impl.plan(out, queries, kv, shorter, scale=1.0, card=LARGE_CARD)
+    again = plan(out, queries, kv, shorter, Terms(1.0), card=LARGE_CARD)
     assert [launch.grid for launch in planned] == [launch.grid for launch in again]
     assert planned[0].grid == (2, 2, 4)
 

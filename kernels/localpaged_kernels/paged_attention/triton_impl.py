@@ -1,46 +1,25 @@
 """Paged attention on a GPU: one launch for a step's decodes, one for its prompt chunks.
 
-The block table is followed inside of the kernel, nothing is gathered. Where sequences are few they
-are cut into parts, so that all processors have work; the parts are put together by a second launch
-or, with `is_last_merging`, by whichever part is the last to be ready.
+The block table is followed inside of the kernel, nothing is gathered. Decodes that share a long
+beginning attend to it together, see `triton_cascade`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 
-from localpaged_kernels.card import Card, card_of
-from localpaged_kernels.launch import Launch, power_of_two
 from localpaged_kernels.paged_attention.device_rows import DeviceRows, rows_of
+from localpaged_kernels.paged_attention.triton_cascade import (
+    empty_slots,
+    groups_of,
+    plan_cascade,
+)
+from localpaged_kernels.paged_attention.triton_launches import Terms, plan
 
 if TYPE_CHECKING:
     from localpaged_kernels.paged_attention.batch import AttentionBatch
-
-MAX_SPLITS = 32
-PROGRAMS_A_PROCESSOR = 2
-"""Programs that keep one processor's memory pipeline busy; more parts only cost."""
-
-TILES_A_SPLIT = 4
-"""A part of fewer tiles is not worth being put together again."""
-
-LEAST_ROWS = 16
-"""Rows of the smallest matrix that tensor cores multiply."""
-
-
-@dataclass(frozen=True, slots=True)
-class Shape:
-    """Numbers that attention is compiled for, and how it is laid out on the card."""
-
-    dim: int
-    block_m: int
-    block_q: int
-    tile: int
-    num_warps: int
-    num_stages: int
 
 
 def paged_attention(
@@ -62,234 +41,18 @@ def paged_attention(
     """
     del decode_dtype
     out = queries.new_empty(queries.shape)
+    terms = Terms(scale, window, kv_scales, softcap, sinks)
+    groups = groups_of(batch, queries.device, window=window)
     for rows in rows_of(batch, queries.device):
-        for launch in plan(
-            out,
-            queries,
-            kv,
-            rows,
-            scale=scale,
-            window=window,
-            kv_scales=kv_scales,
-            softcap=softcap,
-            sinks=sinks,
-            arrivals=_arrivals(batch, rows, kv) if is_last_merging else None,
-        ):
+        arrivals = _arrivals(batch, rows, kv) if is_last_merging else None
+        if groups is not None and rows.starts is None:
+            slots = empty_slots(batch, queries, kv, rows, groups)
+            launches = plan_cascade(out, queries, kv, rows, groups, terms, slots, arrivals=arrivals)
+        else:
+            launches = plan(out, queries, kv, rows, terms, arrivals=arrivals)
+        for launch in launches:
             launch.run()
     return out
-
-
-def plan(
-    out: torch.Tensor,
-    queries: torch.Tensor,
-    kv: torch.Tensor,
-    rows: DeviceRows,
-    *,
-    scale: float,
-    window: int | None = None,
-    kv_scales: torch.Tensor | None = None,
-    softcap: float | None = None,
-    sinks: torch.Tensor | None = None,
-    arrivals: torch.Tensor | None = None,
-    card: Card | None = None,
-    num_splits: int | None = None,
-) -> tuple[Launch, ...]:
-    """Return the launches that fill the rows' part of `out`, contiguous and like queries.
-
-    With `arrivals` [blocks × kv_heads] int32, zero and left zero, the last part to be ready puts
-    all together in the first launch. Lengths, tables and the like are read when it runs.
-    """
-    card = card or card_of(queries.device)
-    shape = shape_of(queries, kv, rows, is_last_merging=arrivals is not None)
-    grid = (num_blocks(rows, shape), kv.shape[3])
-    if num_splits is None:
-        num_splits = splits_for(grid[0] * grid[1], rows, kv, shape, card)
-    is_whole = num_splits == 1
-    slots = _slots(queries, 0 if is_whole else num_splits)
-    launch = _attend(
-        out,
-        queries,
-        kv,
-        rows,
-        shape,
-        slots,
-        card,
-        grid=(*grid, num_splits),
-        numbers={"scale": scale, "softcap": softcap, "window": window},
-        kv_scales=kv_scales,
-        sinks=sinks,
-        arrivals=None if is_whole else arrivals,
-    )
-    if is_whole or arrivals is not None:
-        return (launch,)
-    return (launch, _merge(out, slots, sinks, rows))
-
-
-def shape_of(
-    queries: torch.Tensor, kv: torch.Tensor, rows: DeviceRows, *, is_last_merging: bool = False
-) -> Shape:
-    """Return how attention of these shapes is laid out."""
-    head_dim, group = queries.shape[2], queries.shape[1] // kv.shape[3]
-    dim = max(power_of_two(head_dim), LEAST_ROWS)
-    is_wide, is_large = queries.dtype == torch.float32, dim > 128
-    is_narrow = is_wide or is_large or rows.starts is None
-    block_m = max(power_of_two(group), LEAST_ROWS if is_narrow else 64)
-    # What is converted or merged takes registers: shared out among more threads, none are spilled.
-    is_crowded = kv.dtype.itemsize == 1 or is_last_merging or (is_wide and is_large)
-    return Shape(
-        dim=dim,
-        block_m=block_m,
-        block_q=1 if rows.starts is None else block_m // group,
-        tile=16 if is_wide or is_large else 32,
-        num_warps=8 if is_crowded else 4,
-        # With three the next tile is on its way while one is computed: its place takes a load, too.
-        num_stages=2 if is_wide or is_large else 3,
-    )
-
-
-def num_blocks(rows: DeviceRows, shape: Shape) -> int:
-    """Return how many blocks of queries there can be, whatever the lengths are."""
-    if rows.starts is None:
-        return rows.num_rows
-    return rows.num_queries // shape.block_q + rows.num_rows
-
-
-def splits_for(programs: int, rows: DeviceRows, kv: torch.Tensor, shape: Shape, card: Card) -> int:
-    """Return in how many parts each sequence is cut, a power of two; from widths, not lengths."""
-    idle = PROGRAMS_A_PROCESSOR * card.num_processors // max(programs, 1)
-    longest = int(rows.tables.shape[1] * kv.shape[1])
-    most = min(idle, longest // (TILES_A_SPLIT * shape.tile), MAX_SPLITS)
-    return 1 << max(most, 1).bit_length() - 1
-
-
-@dataclass(frozen=True, slots=True)
-class _Slots:
-    """Room for parts: sums of V [queries, heads, slots, dim], greatest scores, sums of weights."""
-
-    parts: torch.Tensor
-    tops: torch.Tensor
-    sums: torch.Tensor
-
-    @property
-    def count(self) -> int:
-        return int(self.parts.shape[2])
-
-    def args(self) -> Mapping[str, torch.Tensor]:
-        return {"parts_ptr": self.parts, "tops_ptr": self.tops, "sums_ptr": self.sums}
-
-
-def _slots(queries: torch.Tensor, count: int) -> _Slots:
-    num_queries, heads, head_dim = queries.shape
-    new = queries.new_empty
-    return _Slots(
-        new(num_queries, heads, count, head_dim, dtype=torch.float32),
-        new(num_queries, heads, count, dtype=torch.float32),
-        new(num_queries, heads, count, dtype=torch.float32),
-    )
-
-
-def _attend(
-    out: torch.Tensor,
-    queries: torch.Tensor,
-    kv: torch.Tensor,
-    rows: DeviceRows,
-    shape: Shape,
-    slots: _Slots,
-    card: Card,
-    *,
-    grid: tuple[int, int, int],
-    numbers: Mapping[str, float | None],
-    kv_scales: torch.Tensor | None,
-    sinks: torch.Tensor | None,
-    arrivals: torch.Tensor | None,
-) -> Launch:
-    from localpaged_kernels.paged_attention.triton_kernel import attend
-
-    is_soft_fp8 = kv.dtype == torch.float8_e4m3fn and not card.has_fp8
-    args: dict[str, Any] = {
-        "out_ptr": out,
-        **slots.args(),
-        "arrivals_ptr": arrivals,
-        "sinks_ptr": sinks,
-        "queries_ptr": queries,
-        "kv_ptr": kv.view(torch.uint8) if is_soft_fp8 else kv,
-        "scales_ptr": kv_scales,
-        "tables_ptr": rows.tables,
-        "starts_ptr": rows.starts,
-        "lens_ptr": rows.lens,
-        "skips_ptr": None,
-        "members_ptr": None,
-        "num_rows": rows.num_rows,
-        "first_query": rows.first_query,
-        "table_stride": rows.tables.stride(0),
-        "query_stride": queries.stride(0),
-        "query_head_stride": queries.stride(1),
-        "block_stride": kv.stride(0),
-        "token_stride": kv.stride(1),
-        "side_stride": kv.stride(2),
-        "head_stride": kv.stride(3),
-        "scale_block_stride": 0 if kv_scales is None else kv_scales.stride(0),
-        "scale_token_stride": 0 if kv_scales is None else kv_scales.stride(1),
-        "scale_side_stride": 0 if kv_scales is None else kv_scales.stride(2),
-        "scale": float(numbers["scale"] or 0.0),
-        "softcap": float(numbers["softcap"] or 0.0),
-        "window": int(numbers["window"] or 0),
-        "num_splits": grid[2],
-        "first_slot": 0,
-    }
-    constants = {
-        "HEADS": queries.shape[1],
-        "GROUP": queries.shape[1] // kv.shape[3],
-        "HEAD_DIM": queries.shape[2],
-        "DIM": shape.dim,
-        "BLOCK_SIZE": kv.shape[1],
-        "BLOCK_M": shape.block_m,
-        "BLOCK_Q": shape.block_q,
-        "TILE": shape.tile,
-        "SLOTS": power_of_two(slots.count),
-        "NUM_SLOTS": slots.count,
-        "IS_ONE_QUERY": rows.starts is None,
-        "IS_SHARED": False,
-        "IS_WHOLE": slots.count == 0,
-        "IS_LAST_MERGING": arrivals is not None,
-        "HAS_SKIPS": False,
-        "HAS_WINDOW": numbers["window"] is not None,
-        "HAS_SOFTCAP": numbers["softcap"] is not None,
-        "HAS_SINKS": sinks is not None,
-        "HAS_SCALES": kv_scales is not None,
-        "IS_SOFT_FP8": is_soft_fp8,
-        "IS_INTERPRETED": queries.device.type == "cpu",
-    }
-    return Launch(attend, grid, args, constants, shape.num_warps, shape.num_stages)
-
-
-def _merge(
-    out: torch.Tensor, slots: _Slots, sinks: torch.Tensor | None, rows: DeviceRows
-) -> Launch:
-    from localpaged_kernels.paged_attention.triton_kernel import merge
-
-    heads, head_dim = out.shape[1:]
-    first, last = rows.first_query, rows.first_query + rows.num_queries
-    return Launch(
-        merge,
-        (rows.num_queries, heads),
-        {
-            "out_ptr": out[first:last],
-            "parts_ptr": slots.parts[first:last],
-            "tops_ptr": slots.tops[first:last],
-            "sums_ptr": slots.sums[first:last],
-            "sinks_ptr": sinks,
-        },
-        {
-            "HEADS": heads,
-            "HEAD_DIM": head_dim,
-            "DIM": power_of_two(head_dim),
-            "SLOTS": power_of_two(slots.count),
-            "NUM_SLOTS": slots.count,
-            "HAS_SINKS": sinks is not None,
-        },
-        num_warps=4,
-    )
 
 
 def _arrivals(batch: AttentionBatch, rows: DeviceRows, kv: torch.Tensor) -> torch.Tensor:

@@ -13,14 +13,14 @@ LOG2_E: tl.constexpr = tl.constexpr(1.4426950408889634)
 
 
 @triton.jit
-def _find_row(starts_ptr, block, num_rows, BLOCK_Q: tl.constexpr):
-    # Row r begins at block starts[r] // BLOCK_Q + r at the latest: known without reading lengths
-    # back to the host. Some blocks at a row's end are empty.
+def _find_row(starts_ptr, block, num_rows, first_query, BLOCK_Q: tl.constexpr):
+    # Counted from the first query, row r begins at block starts[r] // BLOCK_Q + r: known without
+    # reading lengths back to the host. Some blocks at a row's end are empty.
     low = 0
     high = num_rows
     while high - low > 1:
         middle = (low + high) // 2
-        if tl.load(starts_ptr + middle) // BLOCK_Q + middle <= block:
+        if (tl.load(starts_ptr + middle) - first_query) // BLOCK_Q + middle <= block:
             low = middle
         else:
             high = middle
@@ -113,10 +113,10 @@ def attend(
         num_queries = 1
         first = 0
     else:
-        row = _find_row(starts_ptr, block, num_rows, BLOCK_Q)
+        row = _find_row(starts_ptr, block, num_rows, first_query, BLOCK_Q)
         start = tl.load(starts_ptr + row)
         num_queries = tl.load(starts_ptr + row + 1) - start
-        first = (block - (start // BLOCK_Q + row)) * BLOCK_Q
+        first = (block - ((start - first_query) // BLOCK_Q + row)) * BLOCK_Q
         if first >= num_queries:
             return
     length = tl.load(lens_ptr + row)

@@ -12,8 +12,8 @@ import torch
 from localpaged_kernels import AttentionBatch
 from localpaged_kernels.card import Card
 from localpaged_kernels.kv_cache.reference import quantise
-from localpaged_kernels.paged_attention import triton_impl
 from localpaged_kernels.paged_attention.device_rows import rows_of
+from localpaged_kernels.paged_attention.triton_launches import Terms, plan
 from testkit.attention_inputs import LOUD, build
 
 DEVICE = torch.device("cpu" if os.environ.get("TRITON_INTERPRET") == "1" else "cuda")
@@ -63,15 +63,15 @@ def attend(
     for rows in rows_of(batch, DEVICE):
         count = (rows.num_queries + rows.num_rows) * kv.shape[3]
         arrivals = torch.zeros(count, dtype=torch.int32, device=DEVICE)
-        for launch in triton_impl.plan(
+        for launch in plan(
             out,
             queries.to(DEVICE),
             kv.to(DEVICE),
             rows,
+            Terms(**tensors),
             arrivals=arrivals if is_last_merging else None,
             card=LARGE_CARD,
             num_splits=num_splits,
-            **tensors,
         ):
             launch.run()
         assert not arrivals.any()
