@@ -1,0 +1,1 @@
+"""The gated activations of a decoder's MLP: SwiGLU and GeGLU."""

@@ -1,0 +1,1 @@
+"""Root mean square norm, with the residual added on the way."""
