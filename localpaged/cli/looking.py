@@ -14,7 +14,8 @@ import click
 from localpaged.cli.errors import tell
 from localpaged.cli.offline import Offline, offline_facts, past_runs
 from localpaged.cli.runs_text import runs_text
-from localpaged.cli.stats_text import Look, facts_text, snapshot_text
+from localpaged.cli.stats_look import Look
+from localpaged.cli.stats_text import facts_text, snapshot_text
 from localpaged.config_file import read_config
 from localpaged.errors import StatsError
 from localpaged.stats.protocol import VERSION
@@ -45,14 +46,13 @@ def run_stats(
         shown = _dashboard(watch_s, is_ascii=is_ascii, pid=pid)
         if shown is not None:
             return shown
-    text = Look.ascii() if is_ascii else Look()
     next_s = time.monotonic()
     while True:
         seen = look(pid)
         if is_json:
             click.echo(json.dumps(record_of(seen), indent=None if watch_s else 2))
         else:
-            _print_text(seen, text)
+            _print_text(seen, Look.of_stdout(is_ascii=is_ascii))
         if not seen.snapshots:
             break
         if watch_s is None:
@@ -75,7 +75,7 @@ def run_history(num_runs: int, *, is_json: bool, is_ascii: bool) -> int:
     if is_json:
         click.echo(json.dumps({"runs": [asdict(run) for run in runs]}, indent=2))
     elif runs:
-        click.echo(runs_text(runs, Look.ascii() if is_ascii else Look()))
+        click.echo(runs_text(runs, Look.of_stdout(is_ascii=is_ascii)))
     else:
         click.echo("No run is in the history yet.", err=True)
     return 0

@@ -6,58 +6,73 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from localpaged.cli.stats_text import Look, bar, duration
+from rich.cells import cell_len
+
+from localpaged.cli.stats_look import Look, bar, duration
 from localpaged.plain_text import visible
 from localpaged.tui.figures import byte_size, grouped, percent
 
 if TYPE_CHECKING:
     from localpaged.store.run_summaries import RunSummary
 
-BAR_CELLS = 12
-_HEADS = ("STARTED", "FOR", "WHAT", "REQUESTS", "GENERATED", "", "TOK/S", "", "FOUND", "PEAK KV")
-_IS_NUMBER = (False, True, False, True, True, False, True, False, True, True)
+WIDE_BAR, NARROW_BAR = 12, 6
+_AS_TEXT = frozenset({"STARTED", "WHAT", "", "MODEL"})
+_GIVEN_UP = ("PEAK KV", "REQUESTS", "FOR", "FOUND", "MODEL")
+"""What a terminal that is too narrow does without, the first of them first."""
+
+Column = tuple[str, Sequence[str]]
+"""A head and what is below it; bars have none."""
 
 
 def runs_text(runs: Sequence[RunSummary], look: Look) -> str:
     """Return the table; bars are in proportion to the largest of a column."""
-    most = max((run.generated_tokens for run in runs), default=0)
-    fastest = max(map(_speed, runs), default=0.0)
-    rows = [_HEADS, *(_row(run, most, fastest, look) for run in runs)]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    models = ["MODEL", *(visible(run.model) for run in runs)]
-    return "\n".join(
-        f"{_line(row, widths)}  {model}" for row, model in zip(rows, models, strict=True)
-    )
+    lines = _lines(_columns(runs, look, bar_cells=WIDE_BAR))
+    columns = _columns(runs, look, bar_cells=NARROW_BAR)
+    for given_up in (None, *_GIVEN_UP):
+        if max(map(cell_len, lines)) <= look.columns:
+            break
+        columns = [column for column in columns if column[0] != given_up]
+        lines = _lines(columns)
+    return "\n".join(lines)
 
 
-def _row(run: RunSummary, most: int, fastest: float, look: Look) -> tuple[str, ...]:
-    speed = _speed(run)
-    return (
-        time.strftime("%Y-%m-%d %H:%M", time.localtime(run.started_at)),
-        duration(run.last_at - run.started_at) + ("" if run.is_ended else "+"),
-        visible(run.command),
-        grouped(run.requests),
-        grouped(run.generated_tokens),
-        _bar(run.generated_tokens, most, look),
-        f"{speed:.1f}",
-        _bar(round(10 * speed), round(10 * fastest), look),
-        percent(run.cached_prompt_tokens, run.prompt_tokens),
-        byte_size(run.peak_held_blocks * run.bytes_per_block),
-    )
+def _columns(runs: Sequence[RunSummary], look: Look, *, bar_cells: int) -> list[Column]:
+    def bars(amounts: Sequence[float]) -> Sequence[str]:
+        most = round(10 * max(amounts, default=0.0))
+        return [bar([(look.active, round(10 * amount))], most, bar_cells) for amount in amounts]
+
+    speeds = [run.generated_tokens / run.busy_s if run.busy_s else 0.0 for run in runs]
+    return [
+        ("STARTED", [_minute(run.started_at) for run in runs]),
+        ("FOR", [_length(run) for run in runs]),
+        ("WHAT", [visible(run.command) for run in runs]),
+        ("REQUESTS", [grouped(run.requests) for run in runs]),
+        ("GENERATED", [grouped(run.generated_tokens) for run in runs]),
+        ("", bars([run.generated_tokens for run in runs])),
+        ("TOK/S", [f"{speed:.1f}" for speed in speeds]),
+        ("", bars(speeds)),
+        ("FOUND", [percent(run.cached_prompt_tokens, run.prompt_tokens) for run in runs]),
+        ("PEAK KV", [byte_size(run.peak_held_blocks * run.bytes_per_block) for run in runs]),
+        ("MODEL", [visible(run.model) for run in runs]),
+    ]
 
 
-def _bar(count: int, whole: int, look: Look) -> str:
-    return bar([(look.active, count)], whole, BAR_CELLS)
+def _lines(columns: Sequence[Column]) -> list[str]:
+    told = [[head, *cells] for head, cells in columns]
+    widths = [max(map(cell_len, cells)) for cells in told]
+    is_text = [head in _AS_TEXT for head, _ in columns]
+    rows = zip(*told, strict=True)
+    return ["  ".join(map(_aligned, row, widths, is_text)).rstrip() for row in rows]
 
 
-def _speed(run: RunSummary) -> float:
-    """Tokens generated for each second that the engine was at work."""
-    return run.generated_tokens / run.busy_s if run.busy_s else 0.0
+def _aligned(cell: str, width: int, is_text: bool) -> str:
+    blanks = " " * (width - cell_len(cell))
+    return cell + blanks if is_text else blanks + cell
 
 
-def _line(row: Sequence[str], widths: Sequence[int]) -> str:
-    cells = (
-        cell.rjust(width) if is_number else cell.ljust(width)
-        for cell, width, is_number in zip(row, widths, _IS_NUMBER, strict=True)
-    )
-    return "  ".join(cells).rstrip()
+def _minute(at: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M", time.localtime(at))
+
+
+def _length(run: RunSummary) -> str:
+    return duration(run.last_at - run.started_at) + ("" if run.is_ended else "+")

@@ -3,39 +3,23 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
 
 from localpaged.cli.offline import Offline
+from localpaged.cli.stats_look import (
+    NAME_CELLS,
+    Look,
+    bar,
+    cells_of,
+    counted,
+    curve,
+    duration,
+)
 from localpaged.plain_text import visible
 from localpaged.stats.schema import Blocks, ChatStats, Latency, ModelStats, Series, Snapshot
 from localpaged.tui.figures import byte_size, grouped, percent, rate
 
 BAR_CELLS = 48
-CURVE_POINTS = 48
 MAX_CHAT_ROWS = 20
-
-
-@dataclass(frozen=True, slots=True)
-class Look:
-    """The characters that a text is drawn with."""
-
-    dot: str = "·"
-    active: str = "█"
-    pinned: str = "▓"
-    cached: str = "▒"
-    free: str = "·"
-    steps: str = "▁▂▃▄▅▆▇█"
-    none: str = "–"
-
-    @classmethod
-    def ascii(cls) -> Look:
-        """The same in ASCII alone."""
-        return cls("|", "#", "P", "=", ".", "_.-=+*%#", "-")
-
-    def join(self, *parts: str) -> str:
-        """Put parts that are not empty on one line."""
-        return f" {self.dot} ".join(part for part in parts if part)
 
 
 def snapshot_text(snapshot: Snapshot, look: Look) -> str:
@@ -57,7 +41,7 @@ def snapshot_text(snapshot: Snapshot, look: Look) -> str:
         lines += ["", *_model_lines(model, look)]
     if not snapshot.models and not snapshot.loading:
         lines.append("no model is loaded")
-    return "\n".join(lines)
+    return look.fit(lines)
 
 
 def facts_text(offline: Offline, look: Look) -> str:
@@ -90,38 +74,7 @@ def facts_text(offline: Offline, look: Look) -> str:
                 "" if run.is_ended else "ended without a word",
             )
         )
-    return "\n".join(lines)
-
-
-def duration(seconds: float) -> str:
-    """83.4 -> 00:01:23."""
-    minutes, rest = divmod(max(0, int(seconds)), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours:02}:{minutes:02}:{rest:02}"
-
-
-def counted(count: int, what: str, several: str = "") -> str:
-    """1, chat -> 1 chat; 2, chat -> 2 chats."""
-    return f"{grouped(count)} {what if count == 1 else several or what + 's'}"
-
-
-def bar(parts: Sequence[tuple[str, int]], whole: int, cells: int) -> str:
-    """Return characters in proportion to counts; what is there has a cell at least."""
-    drawn = ""
-    for character, count in parts:
-        width = round(cells * count / whole) if whole else 0
-        drawn += character * max(width, 1 if count else 0)
-    return drawn[:cells]
-
-
-def curve(series: Series, look: Look) -> str:
-    """Return the latest points as steps of their largest."""
-    points = series[-CURVE_POINTS:]
-    largest = max((point for point in points if point is not None), default=0.0) or 1.0
-    top = len(look.steps) - 1
-    return "".join(
-        " " if point is None else look.steps[round(top * point / largest)] for point in points
-    )
+    return look.fit(lines)
 
 
 def _model_lines(model: ModelStats, look: Look) -> list[str]:
@@ -183,7 +136,8 @@ def _kv_bar(blocks: Blocks, look: Look) -> str:
         (look.pinned, blocks.pinned),
         (look.cached, blocks.cached),
     ]
-    return bar(parts, blocks.total, BAR_CELLS).ljust(BAR_CELLS, look.free)
+    cells = cells_of(BAR_CELLS, look.columns - NAME_CELLS)
+    return bar(parts, blocks.total, cells).ljust(cells, look.free)
 
 
 def _curve_line(name: str, series: Series, look: Look) -> str:
