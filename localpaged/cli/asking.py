@@ -142,9 +142,9 @@ class _Asking:
                 self.answer.status(loading_line(event))
             case TurnPrefill() if event.turn_id == turn.id:
                 self._has_begun = True
-                self.answer.status(
-                    f"reading {event.computed_tokens:,}/{event.prompt_tokens:,} tokens"
-                )
+                # an endpoint does not tell how far it is
+                done = f" {event.computed_tokens:,}/{event.prompt_tokens:,} tokens"
+                self.answer.status(f"reading{done if event.prompt_tokens else ' the question'}")
             case TurnCacheReport() if event.turn_id == turn.id:
                 self.answer.explain(event.report)
             case TurnText() if event.turn_id == turn.id:

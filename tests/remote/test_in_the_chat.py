@@ -221,3 +221,4 @@ async def test_a_compare_has_answers_of_endpoints_side_by_side(begin, endpoint):
             await said(shown, "/compare m=box,other Who are you?")
             await shown.until_shown("Hello, world")
             await shown.until_shown("By the other")
+            assert "prompt 0 tok" not in shown.text and "2 answers" in shown.text

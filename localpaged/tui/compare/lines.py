@@ -60,11 +60,11 @@ def _read_tokens(answer: Answer | None) -> tuple[int, int] | None:
     """Return a prompt's tokens and how many of them were not cached, once that is known."""
     if answer is None or answer.turn.partial_text:
         return None  # who continued an answer had the engine read it as well
-    if answer.prefill is not None:
-        prefill = answer.prefill
+    prefill, usage = answer.prefill, answer.usage
+    if prefill is not None and prefill.prompt_tokens:
         return prefill.prompt_tokens, prefill.prompt_tokens - prefill.cached_tokens
-    if answer.usage is not None and answer.usage.prompt_tokens:
-        return answer.usage.prompt_tokens, answer.usage.new_tokens
+    if usage is not None and usage.prompt_tokens and usage.is_cache_told:
+        return usage.prompt_tokens, usage.new_tokens
     return None
 
 

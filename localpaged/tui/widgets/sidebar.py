@@ -208,8 +208,8 @@ def _note(session: SessionModel, cost: Cost | None) -> Run:
     answer = session.open_answer
     if answer is None:
         return Run("" if cost is None else cost_text(session, cost), Role.FAINT)
-    if session.state is ChatState.READING and answer.prefill is not None:
-        prefill = answer.prefill
+    prefill = answer.prefill
+    if session.state is ChatState.READING and prefill is not None and prefill.prompt_tokens:
         return Run(percent(prefill.computed_tokens, prefill.prompt_tokens), Role.FAINT)
     if cost is not None:
         return Run(cost_text(session, cost), Role.FAINT)
