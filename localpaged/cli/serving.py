@@ -78,7 +78,7 @@ def run_served_chat(
         return open_service(settings, subscriber=subscriber, share=share)
 
     def tell_address(app: LocalPagedApp) -> None:
-        app.workspace.engine.serving = server.address
+        app.workspace.engine.serving = server.short_address
 
     from localpaged.tui.terminal import run_chat
 

@@ -61,6 +61,11 @@ class HttpServer:
         host = self._settings.host
         return f"[{host}]:{self.port}" if ":" in host else f"{host}:{self.port}"
 
+    @property
+    def short_address(self) -> str:
+        """The same where only the port is worth telling: :PORT on this machine alone."""
+        return f":{self.port}" if self._settings.is_loopback else self.address
+
     def attach(self, engine: EnginePort, default: Future[ChatModel], shelf: ModelShelf) -> None:
         """Take an engine that has not begun to load, and how its models are opened."""
         offer = self.offer = Offer(default, shelf)

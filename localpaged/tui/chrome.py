@@ -47,8 +47,8 @@ def model_runs(engine: EngineStatus, glyphs: Glyphs, *, chosen: str = "") -> lis
     return [
         *runs,
         Run(f"  {visible(ready.model_name)}", Role.TEXT),
+        *_serving_runs(engine),  # where room is short what computes matters less
         Run(f"  {details}", Role.FAINT),
-        *_serving_runs(engine),
     ]
 
 

@@ -28,7 +28,7 @@ class EngineStatus:
 
     `stage`, `ready` and `failure` are of the default model. Of the further ones, by name, `stages`
     has those that load and `readies` those that answer. `serving` is where other programs can ask
-    the engine, as HOST:PORT; empty when they cannot.
+    the engine, as HOST:PORT or, on this machine alone, :PORT; empty when they cannot.
     """
 
     stage: LoadEvent | None = None

@@ -92,7 +92,10 @@ def test_the_chat_and_clients_share_one_engine(listed_home):
         port = free.getsockname()[1]
     command = command_line("chat", "--serve", str(port), script=["Hello", ", ", "world."])
     with in_terminal(command, columns=120, rows=30) as terminal:
-        terminal.until_shown(f"serves 127.0.0.1:{port}", "cpu")
+        terminal.until_shown(f"serves :{port}", "cpu")
+        terminal.resize(80, 24)
+        terminal.until_shown(f"serves :{port}")
+        terminal.resize(120, 30)
 
         answer = ask(f"http://127.0.0.1:{port}/v1", "Hi")
         terminal.send("Hi\r")
