@@ -33,6 +33,7 @@ MAX_LIST_BYTES = 8 << 20
 MAX_ERROR_BYTES = 1 << 16
 MAX_WAIT_S = 30.0
 WRITE_TIMEOUT_S = 60.0
+NO_PROXY = {"all://": None, "http://": None, "https://": None}
 _BUSY = (429, 503)
 
 
@@ -189,7 +190,7 @@ class Client:
                 limits=httpx2.Limits(max_connections=None, max_keepalive_connections=8),
                 follow_redirects=False,
                 # no proxy knows this machine's own servers
-                trust_env=not self.endpoint.is_loopback,
+                mounts=NO_PROXY if self.endpoint.is_loopback else None,
             )
         return self._http
 

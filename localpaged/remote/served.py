@@ -63,7 +63,9 @@ def read_served(endpoint: Endpoint, body: bytes) -> Served:
 def known_of(endpoint: Endpoint, served: Served | None) -> Known:
     """Return what an endpoint is to be asked for. Raises ModelNotFound with what there is."""
     models = () if served is None else served.models
-    found = next((model for model in models if model.id == endpoint.model), None)
+    # Ollama lists llama3 as llama3:latest
+    asked = (endpoint.model, f"{endpoint.model}:latest")
+    found = next((model for model in models if model.id in asked), None)
     if not endpoint.model:
         if len(models) != 1:
             raise _which(endpoint, models)
@@ -105,7 +107,8 @@ def _context(entry: Mapping[str, Any]) -> int | None:
     meta = entry.get("meta")
     places = [
         entry.get("max_model_len"),
-        *((meta.get("n_ctx"), meta.get("n_ctx_train")) if isinstance(meta, dict) else ()),
+        # not n_ctx_train: servers mostly run with less than a model was made for
+        meta.get("n_ctx") if isinstance(meta, dict) else None,
         entry.get("context_length"),
         entry.get("max_context_length"),
     ]

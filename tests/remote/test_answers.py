@@ -129,6 +129,29 @@ def test_the_only_model_need_not_be_named(begin, endpoint):
     assert endpoint.posts[0].body["model"] == "the-only-one"
 
 
+def test_ollamas_models_may_be_called_without_their_tag(begin, endpoint):
+    endpoint.models = model_list("llama3:latest", "qwen3:8b", owned_by="library")
+    assert begin(endpoint, model="llama3").ask().status is TurnStatus.DONE
+    assert endpoint.posts[0].body["model"] == "llama3:latest"
+
+
+@pytest.mark.parametrize(
+    ("more", "context"),
+    [
+        ({"max_model_len": 4_096}, 4_096),
+        ({"meta": {"n_ctx": 2_048, "n_ctx_train": 32_768}}, 2_048),
+        ({"meta": {"n_ctx_train": 32_768}}, 0),
+        ({"max_model_len": -1}, 0),
+        ({"max_model_len": "long"}, 0),
+        ({"max_model_len": 10**30}, 0),
+    ],
+)
+def test_the_context_is_what_the_server_runs_with_or_not_known(begin, endpoint, more, context):
+    endpoint.models = model_list("m1", **more)
+    run = begin(endpoint)
+    assert run.recorder.wait_for(ModelReady).event.context_length == context
+
+
 def test_parameters_go_by_the_names_that_the_server_has_for_them(begin, endpoint):
     endpoint.models = model_list("m1", owned_by="llamacpp")
     sampling = SamplingParams(

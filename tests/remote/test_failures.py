@@ -189,6 +189,12 @@ def test_no_first_word_and_silence_in_the_middle_have_limits_of_their_own(begin,
     assert run.text_of(ended.chat_id) == "Once"
 
 
+def test_a_proxy_is_not_asked_for_servers_of_this_machine(begin, endpoint, monkeypatch):
+    for name in ("http_proxy", "https_proxy", "all_proxy"):
+        monkeypatch.setenv(name, f"http://{unused_address()}")
+    assert begin(endpoint).ask().status is TurnStatus.DONE
+
+
 def test_a_model_that_is_not_there_is_refused_with_what_is(begin, endpoint):
     endpoint.models = model_list("qwen3-8b", "llama-3")
     error = begin(endpoint, model="qwen").fail()
