@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sqlite3
 
 import pytest
 
@@ -159,3 +160,29 @@ def test_a_killed_program_leaves_its_row_and_its_socket_is_removed(listed_model)
     done = call("stats", "--once")
     assert done.code == 3 and "ended without a word" in done.out
     assert not path.exists()
+
+
+def test_while_the_history_is_locked_one_summary_waits_and_none_is_lost(home):
+    source = CoreSource()
+    store = Store.open()
+    program = Program("0.1.0", 7, "chat", started_at=900.0)
+    keeper = RunKeeper(
+        store.run_id,
+        program,
+        lambda rows: store.writer.submit_soon("run summary", SaveRunSummaries(rows)),
+    )
+    collector = Collector(source, program)
+    other = sqlite3.connect(paths.database_file(), isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    for number in range(5):
+        run(source.core, [make_request(f"{number}", range(20))])
+        collector.sample()
+        keeper.note(collector)
+        keeper.end()
+    assert len(store.writer.unsaved().operations) <= 2
+    assert read_runs(paths.database_file(), limit=9) == []
+    other.execute("COMMIT")
+    other.close()
+    store.close()
+    (row,) = read_runs(paths.database_file(), limit=9)
+    assert (row.requests, row.is_ended) == (5, True)
