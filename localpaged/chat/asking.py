@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
+from localpaged.abilities import Abilities
 from localpaged.chat.chat_options import sampling_to_continue
 from localpaged.chat.live import LiveTurn, LiveTurns, open_turn
 from localpaged.chat.sampling import may_be_guessed, to_options, with_seed
@@ -32,6 +33,7 @@ class Asking:
         open_chat: Callable[[str], Chat],
         begin: Callable[[LiveTurn, Write], None],
         sampling_of: Callable[[Chat], SamplingParams],
+        abilities: Callable[[str], Abilities],
     ) -> None:
         """`open_chat` raises for a chat that cannot be answered; `intake` lets one caller in."""
         self._store = store
@@ -40,6 +42,7 @@ class Asking:
         self._open_chat = open_chat
         self._begin = begin
         self._sampling_of = sampling_of
+        self._abilities = abilities
 
     def send(
         self, chat_id: str, text: str, *, sampling: SamplingParams | None, is_foreground: bool
@@ -77,6 +80,8 @@ class Asking:
             if turn.chat_id != chat.id:
                 turn = replace(turn, id=new_id(), chat_id=chat.id, created_at=time.time())
             text = self._text_to_continue(turn)
+            if text and (reason := self._abilities(chat.model).why_not_continue):
+                raise ChatError(f"{reason}.", hint="Have it answered again, or ask for the rest.")
             sampling = sampling or sampling_to_continue(chat, turn)
             may_guess = may_be_guessed(sampling)
             sampling = with_seed(sampling)

@@ -88,6 +88,7 @@ class ChatService:
             open_chat=self._open_chat,
             begin=self._begin,
             sampling_of=self.sampling_of,
+            abilities=self.abilities,
         )
         self._branching = Branching(
             store=store,
@@ -242,9 +243,8 @@ class ChatService:
     ) -> Turn:
         """Save `text` as the chat's next message, then have it answered.
 
-        Returns the queued turn at once. The message is durable before the model runs; while the
-        chat is still answering, it waits behind. Raises NotInHistory, and ChatError when there is
-        nothing to send or nowhere to send it.
+        Returns the queued turn at once. It is durable before the model runs, and waits behind an
+        answer that runs. Raises NotInHistory, and ChatError for nothing to send or nowhere to.
         """
         return self._asking.send(chat_id, text, sampling=sampling, is_foreground=is_foreground)
 

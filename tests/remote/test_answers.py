@@ -202,14 +202,25 @@ def test_a_cut_answer_goes_on_where_the_server_can(begin, endpoint):
     assert (body["continue_final_message"], body["add_generation_prompt"]) == (True, False)
 
 
-def test_where_it_cannot_that_is_told_and_the_text_stays(begin, endpoint):
+def test_where_it_cannot_that_is_told_and_nothing_changes(begin, endpoint):
     endpoint.replies = [stream("Once upon", reason="length")]
     run = begin(endpoint)
     first = run.ask()
-    run.service.continue_turn(first.turn_id)
-    run.recorder.wait(lambda: any(e.error for e in run.recorder.events if hasattr(e, "error")))
-    assert run.text_of(first.chat_id) == "Once upon"
-    assert len(endpoint.posts) == 1
+    with pytest.raises(ChatError, match="box cannot go on within an answer"):
+        run.service.continue_turn(first.turn_id)
+    turn = run.service.transcript(first.chat_id)[-1].turn
+    assert (turn.status, run.text_of(first.chat_id)) == (TurnStatus.DONE, "Once upon")
+
+
+def test_where_nobody_knew_yet_the_text_stays(begin, endpoint):
+    endpoint.replies = [stream("Once upon", reason="length")]
+    first = begin(endpoint).ask()
+    endpoint.models = [hold, *model_list("m1")]
+    begun = begin(endpoint)
+    begun.service.continue_turn(first.turn_id)
+    endpoint.go_on.set()
+    ended = begun.recorder.wait_ended(first.turn_id)
+    assert isinstance(ended.error, ChatError) and begun.text_of(first.chat_id) == "Once upon"
 
 
 def test_hostile_text_arrives_as_text(begin, endpoint):
