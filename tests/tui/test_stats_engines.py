@@ -47,6 +47,7 @@ async def test_an_engine_that_ended_leaves_its_last_picture_marked_as_old(size):
         await shown.look()
         assert "ended 12 s ago" in shown.text and "live" not in shown.lines[0]
         assert shown.screen.charts.styles.tint.a > 0
+        assert " before " in shown.text and " now" not in shown.text
         assert "Radix tree question" in shown.text and "188" in shown.text
 
 

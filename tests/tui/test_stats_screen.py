@@ -157,6 +157,7 @@ async def test_a_picture_is_held_looked_at_more_or_less_often_and_zoomed(size):
         await shown.press("space")
         asked = len(shown.source.asked)
         assert "paused" in shown.text and "Space go on" in shown.lines[-1]
+        assert " then" in shown.text and " now" not in shown.text
         await shown.press("space")
         assert "live" in shown.text and len(shown.source.asked) > asked
         spans = [span_of_curves(shown)]

@@ -17,6 +17,9 @@ GAP_CELLS = 3
 INLINE_TITLE_CELLS, INLINE_VALUE_CELLS = 13, 13
 
 Span = Callable[[int], str]
+Ends = tuple[str, str]
+LIVE, HELD = ("ago", "now"), ("before", "then")
+"""What the ends of a curve are called: of a picture of now, and of one of earlier."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,11 +75,12 @@ def grid_of(num_charts: int, *, cells: int, rows: int) -> Grid:
 
 
 def chart_lines(
-    charts: Sequence[Chart], pen: Pen, *, cells: int, rows: int, span: Span
+    charts: Sequence[Chart], pen: Pen, *, cells: int, rows: int, span: Span, ends: Ends = LIVE
 ) -> list[InkLine]:
     """Return at most `rows` rows; where not all charts fit, the first ones are shown.
 
-    `span` tells how long so many columns are. The line with it is given up before a chart is.
+    `span` tells how long so many columns are, `ends` what their ends are called; the line with
+    them is given up before a chart is.
     """
     if not charts or cells < 1 or rows < 1:
         return []
@@ -88,8 +92,8 @@ def chart_lines(
         lines += [_side_by_side(parts, grid) for parts in zip(*blocks, strict=True)]
     # below the last charts there is a blank row, or one that is left over, or none
     if grid.has_gap:
-        return [*lines[:-1], _axis(grid, pen, span)]
-    return [*lines, _axis(grid, pen, span)] if rows > len(lines) else lines[:rows]
+        return [*lines[:-1], _axis(grid, pen, span, ends)]
+    return [*lines, _axis(grid, pen, span, ends)] if rows > len(lines) else lines[:rows]
 
 
 def _side_by_side(parts: Sequence[InkLine], grid: Grid) -> InkLine:
@@ -134,15 +138,15 @@ def _plot(chart: Chart, cells: int, rows: int, pen: Pen) -> list[InkLine]:
     )
 
 
-def _axis(grid: Grid, pen: Pen, span: Span) -> InkLine:
+def _axis(grid: Grid, pen: Pen, span: Span, ends: Ends) -> InkLine:
     """When the left end of a curve was; its right end is now."""
     if grid.rows == 1:
         room = grid.cells - GUTTER_CELLS - INLINE_TITLE_CELLS - INLINE_VALUE_CELLS - 1
         length = span(max(1, room) * pen.columns_per_cell)
-        text = f"curves: {length} ago to now"
+        text = f"curves: {length} {ends[0]} to {ends[1]}"
         return (Ink(text if cell_len(text) <= grid.cells else "", Role.FAINT),)
     room = grid.cells - GUTTER_CELLS
-    past, now = f"{span(max(1, room) * pen.columns_per_cell)} ago ", " now"
+    past, now = f"{span(max(1, room) * pen.columns_per_cell)} {ends[0]} ", f" {ends[1]}"
     rule = room - len(past) - len(now)
     if rule < 0:
         return BLANK

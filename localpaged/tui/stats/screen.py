@@ -19,7 +19,7 @@ from localpaged.stats.schema import to_json
 from localpaged.tui.glyphs import Glyphs
 from localpaged.tui.screens.help import HelpScreen
 from localpaged.tui.stats import chrome
-from localpaged.tui.stats.charts import chart_lines
+from localpaged.tui.stats.charts import HELD, LIVE, chart_lines
 from localpaged.tui.stats.chat_rows import Order
 from localpaged.tui.stats.chat_table import ChatTable, TableHead
 from localpaged.tui.stats.heads import head_lines
@@ -164,6 +164,7 @@ class StatsScreen(Screen[None]):
                     cells=size.width,
                     rows=size.height,
                     span=lambda columns: chrome.span_words(columns * each),
+                    ends=HELD if self.watched.is_stale or self.watched.is_paused else LIVE,
                 )
             )
         if self.view == "overview":
