@@ -6,14 +6,20 @@ from typing import Any
 
 import click
 
+from localpaged.cli.completing import complete_models
 from localpaged.cli.options import memory_options
-from localpaged.cli.sampling import Temperatures, all_of
+from localpaged.cli.sampling import Temperatures, all_of, stop_loops_option
 from localpaged.cli.text import TEXT
 
 
 @click.command()
 @click.argument("prompt", nargs=-1, type=TEXT)
-@click.option("--model", "-m", "models", multiple=True, help="A model that answers. Repeatable.")
+@click.option(
+    *("--model", "-m", "models"),
+    multiple=True,
+    help="A model that answers. Repeatable.",
+    shell_complete=complete_models,
+)
 @click.option("--samples", "-n", "num_samples", type=int, help="Answers of each model.")
 @click.option(
     "--temperature",
@@ -31,6 +37,7 @@ from localpaged.cli.text import TEXT
 @click.option("--top-p", type=float, help="Choose among tokens of this total probability.")
 @click.option("--min-p", type=float, help="Drop tokens below this share of the likeliest.")
 @click.option("--stop", type=TEXT, multiple=True, help="End answers before this text. Repeatable.")
+@stop_loops_option
 @click.option("--plain", "is_plain", is_flag=True, help="Print, on a terminal as well.")
 @click.option("--json", "is_json", is_flag=True, help="Print one JSON object instead of text.")
 @memory_options

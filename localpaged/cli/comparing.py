@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from localpaged.tui.app import LocalPagedApp
 
 EXAMPLE = 'localpaged compare "Why is the sky blue?" -n 3'
-SAMPLING = ("top_k", "top_p", "min_p", "max_tokens")
+SAMPLING = ("top_k", "top_p", "min_p", "max_tokens", "stop_loops")
 
 
 def run_compare(prompt: tuple[str, ...], options: Mapping[str, Any]) -> int:

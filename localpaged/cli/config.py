@@ -16,15 +16,27 @@ from localpaged.config_schema import ENGINE, KEYMAP, KEYS, SAMPLING, SECTIONS, S
 from localpaged.engine.params import DryParams, SamplingParams
 from localpaged.kv_files.folder import kv_root
 from localpaged.plain_text import visible
+from localpaged.store.failures import BACKUPS
 
 
 @click.command("paths")
 @click.option("--json", "is_json", is_flag=True, help="Print one JSON object.")
 def paths_command(is_json: bool) -> None:
-    """Tell where localpaged keeps its files."""
+    """Tell where localpaged keeps its files.
+
+    \b
+    config_file    settings; `config --template` prints one
+    database_file  the history; backups_dir has the copies made before its schema changed
+    models_dir     models, or where they are
+    log_file       what went wrong beside the screen
+    kv_dir         KV memory of earlier runs; safe to delete, as all of cache_dir
+    socket_dir     sockets of running programs
+    data_dir, state_dir and cache_dir are the folders they are in.
+    """
     found = {
         "config_file": paths.config_file(),
         "database_file": paths.database_file(),
+        "backups_dir": paths.database_file().parent / BACKUPS,
         "models_dir": paths.models_dir(),
         "log_file": paths.log_file(),
         "data_dir": paths.data_dir(),

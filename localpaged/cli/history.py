@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from localpaged.cli.completing import complete_chats
 from localpaged.cli.stored import (
     change,
     find_chat,
@@ -34,6 +35,9 @@ if TYPE_CHECKING:
 
 SCOPES = ("all", "listed", "archived", "deleted", "compared")
 
+several_chats = click.argument(
+    "chats", nargs=-1, required=True, metavar="CHAT...", shell_complete=complete_chats
+)
 as_json = click.option("--json", "is_json", is_flag=True, help="Print JSON.")
 in_scope = click.option(
     "--in",
@@ -129,7 +133,7 @@ def search(text: tuple[str, ...], scope: str, is_json: bool) -> None:
 
 
 @history.command()
-@click.argument("chat")
+@click.argument("chat", shell_complete=complete_chats)
 @as_json
 def show(chat: str, is_json: bool) -> None:
     """Print the conversation of CHAT; with --json everything, as `export` writes it."""
@@ -149,7 +153,7 @@ def show(chat: str, is_json: bool) -> None:
 
 
 @history.command()
-@click.argument("chat")
+@click.argument("chat", shell_complete=complete_chats)
 @click.argument("title", nargs=-1, required=True, type=TEXT)
 def rename(chat: str, title: tuple[str, ...]) -> None:
     """Give CHAT another TITLE."""
@@ -165,7 +169,7 @@ def rename(chat: str, title: tuple[str, ...]) -> None:
 
 
 @history.command()
-@click.argument("chats", nargs=-1, required=True, metavar="CHAT...")
+@several_chats
 @click.option("--undo", is_flag=True, help="Put them on the list again.")
 def archive(chats: tuple[str, ...], undo: bool) -> None:
     """Take chats off the list; they are still found."""
@@ -177,7 +181,7 @@ def archive(chats: tuple[str, ...], undo: bool) -> None:
 
 
 @history.command()
-@click.argument("chats", nargs=-1, required=True, metavar="CHAT...")
+@several_chats
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @click.option("--undo", is_flag=True, help="Bring deleted chats back.")
 def rm(chats: tuple[str, ...], yes: bool, undo: bool) -> None:

@@ -17,6 +17,7 @@ COMMANDS = {
     "ask": "ask:ask",
     "chat": "chat:chat",
     "compare": "compare:compare",
+    "completions": "completions:completions",
     "config": "config:config_command",
     "history": "history:history",
     "models": "models:models",
@@ -32,6 +33,8 @@ class Program(click.Group):
     def main(self, *args: Any, **options: Any) -> Any:
         """Run the program and leave it."""
         options["standalone_mode"] = False
+        # whatever the program was started as: shells' scripts set this variable
+        options["complete_var"] = "_LOCALPAGED_COMPLETE"
         sys.exit(exit_code_of(partial(super().main, *args, **options)))
 
     def invoke(self, ctx: click.Context) -> Any:
@@ -43,7 +46,9 @@ class Program(click.Group):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Read the arguments; none are those of `chat`, its environment variables included."""
-        return super().parse_args(ctx, args or ["chat"])
+        if not args and not ctx.resilient_parsing:  # a shell that completes means no command yet
+            args = ["chat"]
+        return super().parse_args(ctx, args)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names of the commands."""

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from localpaged.cli.completing import complete_models
 from localpaged.plain_text import visible
 
 if TYPE_CHECKING:
@@ -91,7 +92,7 @@ def list_models(as_json: bool) -> None:
 
 
 @models.command()
-@click.argument("model", required=False)
+@click.argument("model", required=False, shell_complete=complete_models)
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object.")
 def info(model: str | None, as_json: bool) -> None:
     """Describe MODEL: a listed name, or a path; without it the model that answers by default."""
@@ -110,7 +111,7 @@ def info(model: str | None, as_json: bool) -> None:
 
 
 @models.command()
-@click.argument("names", nargs=-1, required=True)
+@click.argument("names", nargs=-1, required=True, shell_complete=complete_models)
 @click.option("--yes", is_flag=True, help="Do not ask.")
 def rm(names: tuple[str, ...], yes: bool) -> None:
     """Remove models by name.

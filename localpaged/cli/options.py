@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import click
 from click.core import ParameterSource
 
+from localpaged.cli.completing import complete_models
 from localpaged.config import DEFAULT_KV_DISK_BYTES, DTYPES, KV_DTYPES, Settings
 from localpaged.config_file import ConfigFile, read_config
 from localpaged.config_schema import ENGINE, KEYS, ConfigKey, size_of
@@ -52,6 +53,7 @@ def engine_options(command: F) -> F:
         "--model",
         "-m",
         help="Name or path of the model, or http://HOST/v1#NAME; `models list` shows what is here.",
+        shell_complete=complete_models,
     )
     return model(memory_options(command))
 

@@ -75,6 +75,13 @@ def all_of(
     return tuple(chain.from_iterable(values))
 
 
+stop_loops_option = click.option(
+    "--stop-loops/--no-stop-loops",
+    default=None,
+    help="End an answer that only repeats itself; this is so unless told.",
+)
+
+
 def sampling_options(command: F) -> F:
     """Add the options that say how an answer is sampled and what it may be."""
     for option in reversed(_OPTIONS):
@@ -156,11 +163,7 @@ _OPTIONS = (
     click.option(
         "--stop", type=TEXT, multiple=True, help="End the answer before this text. Repeatable."
     ),
-    click.option(
-        "--stop-loops/--no-stop-loops",
-        default=None,
-        help="End an answer that only repeats itself; it does unless told.",
-    ),
+    stop_loops_option,
     click.option("--schema", help="JSON schema of the answer: a file, or the schema itself."),
     click.option("--regex", type=TEXT, help="Regular expression that the whole answer matches."),
     click.option("--grammar", metavar="FILE", help="Lark grammar of the answer."),

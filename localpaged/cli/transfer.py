@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from localpaged.cli.completing import complete_chats
 from localpaged.cli.stored import find_chat, open_store, print_json, scope_of
 from localpaged.plain_text import visible
 
@@ -19,7 +20,7 @@ FORMATS = ("md", "json")
 
 
 @click.command()
-@click.argument("chats", nargs=-1, metavar="[CHAT]...")
+@click.argument("chats", nargs=-1, metavar="[CHAT]...", shell_complete=complete_chats)
 @click.option("--all", "is_all", is_flag=True, help="Every chat that is not deleted; as JSON.")
 @click.option("--format", "kind", type=click.Choice(FORMATS), help="By default by the file's name.")
 @click.option("--output", "-o", default="-", help="A new file, a folder, or - for stdout.")

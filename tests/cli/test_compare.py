@@ -188,7 +188,7 @@ def test_a_wide_plain_terminal_shows_columns_and_a_narrow_one_does_not(listed_ho
 
 def test_ctrl_c_ends_all_answers_and_keeps_their_texts(listed_home):
     process = start(
-        *("compare", "Tell me.", "--json"),
+        *("compare", "Tell me.", "--json", "--no-stop-loops"),
         streams={"stdin": subprocess.DEVNULL},
         script=["word "],
         times=20_000,

@@ -18,6 +18,7 @@ from testkit.commands import assert_refused, call, start
 from testkit.past_chats import write_chat
 
 HOSTILE = "\x1b]52;c;x\x07 needle \u202e[b]"
+LONG = ("ask", "--no-stop-loops", "Hi")
 
 
 @pytest.fixture
@@ -216,7 +217,7 @@ def test_a_title_that_nobody_sees_is_refused(chat_id, title):
 
 def test_a_chat_that_is_answering_is_neither_archived_nor_deleted(listed_home):
     streams = {"stdin": subprocess.DEVNULL}
-    with start("ask", "Hi", streams=streams, script=["word "], times=100_000) as answering:
+    with start(*LONG, streams=streams, script=["word "], times=100_000) as answering:
         assert answering.stdout is not None
         assert answering.stdout.read(4) == b"word"
         (chat_id,) = listed()

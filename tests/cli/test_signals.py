@@ -48,7 +48,7 @@ def wait_for(is_there: Callable[[], bool]) -> None:
 def start_ask(*, streams: dict[str, Any] | None = None, **script: Any) -> Process:
     """Ask without anything in stdin."""
     given = {"stdin": subprocess.DEVNULL} | (streams or {})
-    return start("ask", "Count.", streams=given, **(ENDLESS | script))
+    return start("ask", "--no-stop-loops", "Count.", streams=given, **(ENDLESS | script))
 
 
 def first_bytes(process: Process) -> bytes:
@@ -146,7 +146,9 @@ def test_pipes_that_do_not_wait_are_made_to(listed_home):
     for descriptor in (question, answering):
         os.set_blocking(descriptor, False)
     streams = {"stdin": question, "stdout": answering}
-    with start("ask", script=["word " * 1_000], times=200, streams=streams) as process:
+    with start(
+        "ask", "--no-stop-loops", script=["word " * 1_000], times=200, streams=streams
+    ) as process:
         os.close(answering)
         os.write(asking, b"Count")
         wait_for(lambda: num_readable(question) == 0)

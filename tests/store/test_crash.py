@@ -34,7 +34,7 @@ from testkit.scripted_engine import ScriptedEngine
 from localpaged.chat.events import TurnText
 
 service, engine, recorder = make_service(
-    Path(sys.argv[1]), engine=ScriptedEngine(lambda request: ["word "] * 1_000_000)
+    Path(sys.argv[1]), engine=ScriptedEngine(lambda request: [f"{n % 9973:04} " for n in range(1_000_000)])
 )
 length = 0
 def tell(events):
