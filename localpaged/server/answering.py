@@ -63,7 +63,8 @@ class Answering(Response):
         first = await self._answers.ticket.wait()
         if isinstance(first, FailEvent):
             self._answers.failure = first.error
-            await error_response(self._error(first.error))(scope, receive, send)
+            refusal = self._error(first.error, is_refusal=True)
+            await error_response(refusal)(scope, receive, send)
         elif self._is_stream:
             await self._send_stream(send)
         else:
@@ -94,10 +95,10 @@ class Answering(Response):
             ending = (b"" if usage is None else _event(usage)) + DONE
         await send({"type": "http.response.body", "body": ending, "more_body": False})
 
-    def _error(self, error: LocalPagedError) -> ApiError:
+    def _error(self, error: LocalPagedError, *, is_refusal: bool = False) -> ApiError:
         if isinstance(error, EngineStopped):
             return ApiError(503, "The server is shutting down.", type=SERVER, code="shutting_down")
-        return api_error_of(error, grammar_param=self._grammar_param)
+        return api_error_of(error, grammar_param=self._grammar_param, is_refusal=is_refusal)
 
 
 async def _send_body(send: Send, body: bytes) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 from localpaged.errors import (
     BadParameter,
     ConfigError,
+    EngineError,
     EngineStopped,
     LocalPagedError,
     ModelError,
@@ -21,7 +22,10 @@ SERVER = "server_error"
 RATE_LIMIT = "rate_limit_error"
 
 # what a sampling parameter of ours is called in the API, where that differs
-_PARAMS = ("temperature", "top_p", "top_k", "min_p", "seed", "max_tokens", "min_tokens", "stop")
+_PARAMS = (
+    *("temperature", "top_p", "top_k", "min_p", "seed", "max_tokens", "min_tokens", "stop"),
+    *("logit_bias", "stop_token_ids"),
+)
 
 
 @dataclass(eq=False)
@@ -63,19 +67,19 @@ def unsupported(param: str, message: str) -> ApiError:
     return invalid(message, param=param, code="unsupported_parameter")
 
 
-def too_long(*, context: int, prompt: int, answer: int | None) -> ApiError:
+def too_long(*, context: int, prompt: int, answer: int | None, param: str) -> ApiError:
     """Return the error for a prompt, or prompt and answer, that exceed the context."""
     if answer is None:
-        rest = f"However, your messages resulted in {prompt} tokens."
-        wish = "Please reduce the length of the messages."
+        rest = f"However, your {param} resulted in {prompt} tokens."
+        wish = f"Please reduce the length of the {param}."
     else:
         rest = (
-            f"However, you requested {prompt + answer} tokens ({prompt} in the messages, "
+            f"However, you requested {prompt + answer} tokens ({prompt} in the {param}, "
             f"{answer} in the completion)."
         )
-        wish = "Please reduce the length of the messages or completion."
+        wish = f"Please reduce the length of the {param} or completion."
     message = f"This model's maximum context length is {context} tokens. {rest} {wish}"
-    return invalid(message, param="messages", code="context_length_exceeded")
+    return invalid(message, param=param, code="context_length_exceeded")
 
 
 def no_such_model(name: str, known: list[str]) -> ApiError:
@@ -111,11 +115,15 @@ def queue_full(limit: int) -> ApiError:
     )
 
 
-def api_error_of(error: LocalPagedError, *, grammar_param: str | None = None) -> ApiError:
+def api_error_of(
+    error: LocalPagedError, *, grammar_param: str | None = None, is_refusal: bool = False
+) -> ApiError:
     """Return the answer for what the engine or a model says is wrong.
 
-    `grammar_param` is the field that a grammar came from.
+    `grammar_param` is the field that a grammar came from. With `is_refusal` nothing was computed.
     """
+    if is_refusal and type(error) is EngineError:
+        return invalid(error.message, code="invalid_value")  # it can never be answered
     text = f"{error.message} {error.hint}".strip()
     match error:
         case PromptTooLong():
@@ -123,7 +131,8 @@ def api_error_of(error: LocalPagedError, *, grammar_param: str | None = None) ->
         case NoRoom():
             return invalid(text, code="context_length_exceeded")
         case BadParameter():
-            name = next((each for each in _PARAMS if text.startswith(each)), grammar_param)
+            first_word = text.partition(" ")[0]
+            name = first_word if first_word in _PARAMS else grammar_param
             return invalid(error.message, param=name, code="invalid_value")
         case EngineStopped():
             return ApiError(503, text, type=SERVER, code="engine_stopped")

@@ -11,6 +11,7 @@ from localpaged.chat.sampling import may_be_guessed, with_seed
 from localpaged.chat.thought import opens_thought
 from localpaged.engine.params import Request, SamplingParams
 from localpaged.errors import ConfigError, LocalPagedError
+from localpaged.plain_text import visible
 from localpaged.prompt import ChatModel, ToolChatModel, ToolStyle
 from localpaged.server.answers import AnswerKind
 from localpaged.server.asked import (
@@ -26,6 +27,7 @@ from localpaged.server.fields import parsed
 from localpaged.server.offer import Offer, Served
 from localpaged.server.recent_answers import RecentAnswers
 
+MAX_USER_CHARS = 64
 CHAT_PREFIX = "http "
 """What the engine knows a client's requests by begins with; no chat of the history does."""
 
@@ -124,13 +126,14 @@ def _order(
     room = served.context_length - len(ids)
     answer = asked.sampling.max_tokens
     if room < 1 or (answer is not None and answer > room):
-        raise too_long(context=served.context_length, prompt=len(ids), answer=answer)
+        param = "prompt" if is_continuation else "messages"
+        raise too_long(context=served.context_length, prompt=len(ids), answer=answer, param=param)
     try:
         request = Request(
             id=f"{CHAT_PREFIX}{secrets.token_hex(12)}",
             prompt_ids=ids,
             sampling=with_seed(asked.sampling),
-            chat_id=f"{CHAT_PREFIX}{asked.user or client}",
+            chat_id=CHAT_PREFIX + visible(asked.user or client)[:MAX_USER_CHARS],
             model=served.engine_name,
             num_samples=asked.num_answers,
             is_continuation=is_continuation,

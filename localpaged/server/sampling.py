@@ -163,4 +163,5 @@ def _token_ids(fields: Fields, name: str) -> tuple[int, ...] | None:
 
 
 def _named_in(message: str) -> str | None:
-    return next((name for name in (*FIELDS, "max_tokens") if message.startswith(name)), None)
+    first_word = message.partition(" ")[0]
+    return first_word if first_word in (*FIELDS, "max_tokens") else None

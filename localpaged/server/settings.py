@@ -12,6 +12,7 @@ DEFAULT_PORT = 8000
 API_KEY_VARIABLE = "LOCALPAGED_API_KEY"
 MAX_PORT = 65_535
 MIN_KEY_CHARS = 8
+MAX_REQUESTS = 1_000  # the engine's queue takes a few more, for the chat beside the server
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
 
 
@@ -41,8 +42,10 @@ class ServerSettings:
     def __post_init__(self) -> None:
         if not 0 <= self.port <= MAX_PORT:
             raise ConfigError(f"A port is a number from 0 to {MAX_PORT:,}, not {self.port:,}.")
-        if self.max_requests < 1:
-            raise ConfigError(f"At least one request must be possible, not {self.max_requests:,}.")
+        if not 1 <= self.max_requests <= MAX_REQUESTS:
+            raise ConfigError(
+                f"1 to {MAX_REQUESTS:,} requests may be open at once, not {self.max_requests:,}."
+            )
         if self.api_key and not (self.api_key.isascii() and self.api_key.isprintable()):
             raise ConfigError("The API key has characters that no HTTP header can carry.")
         if self.api_key and len(self.api_key) < MIN_KEY_CHARS:

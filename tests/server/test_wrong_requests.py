@@ -247,6 +247,64 @@ def test_hostile_text_is_an_answer_or_an_error_and_never_a_control(served: Serve
         assert not {"\x1b", "\x07", "\0", "\u202e"} & set(told)
 
 
+@pytest.mark.parametrize(
+    ("fields", "param"),
+    [
+        ({"logit_bias": {"999999": 1}}, "logit_bias"),
+        ({"stop_token_ids": [999_999]}, "stop_token_ids"),
+        ({"regex": "("}, "regex"),
+        ({"grammar": "nonsense"}, "grammar"),
+        (
+            {
+                "response_format": {
+                    "type": "json_schema",
+                    "json_schema": {"name": "x", "schema": {"type": 5}},
+                }
+            },
+            "response_format",
+        ),
+        (
+            {
+                "tools": [
+                    {"type": "function", "function": {"name": "f", "parameters": {"properties": 1}}}
+                ],
+                "tool_choice": "required",
+            },
+            "tools",
+        ),
+    ],
+)
+@pytest.mark.parametrize("is_stream", [True, False])
+def test_what_the_engine_refuses_is_named_before_anything_is_sent(
+    tiny_served, fields, param, is_stream
+):
+    served, core = tiny_served
+
+    assert error_of(served.chat(**fields, stream=is_stream))["param"] == param
+    assert core.is_idle
+
+
+def test_prompts_that_are_no_prompts_are_refused(tiny_served):
+    served, _ = tiny_served
+    for prompt in ("", [], [999_999], [-1], [[1], [2]], ["a", "b"], [1.5], {}, "x" * 9_000):
+        assert error_of(served.post("/v1/completions", {"model": "llama", "prompt": prompt}))
+    assert served.post("/v1/completions", {"model": "llama", "prompt": "\u200b"}).status_code == 200
+    assert served.chat("").status_code == 200
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@given(odd=st.deferred(lambda: st.dictionaries(st.sampled_from(FIELDS), VALUES, max_size=4)))
+def test_any_body_leaves_the_real_engine_whole(tiny_served, odd):
+    served, core = tiny_served
+    short = {"max_tokens": 3} if "max_completion_tokens" not in odd else {}
+
+    response = served.chat(**{**short, **odd})
+
+    assert response.status_code < 500, response.text
+    assert core.is_idle
+    assert core.scheduler.kv.pool.num_held == 0
+
+
 FIELDS = (
     *("model", "messages", "temperature", "top_p", "n", "stop", "seed", "max_tokens", "stream"),
     *("logprobs", "top_logprobs", "tools", "tool_choice", "response_format", "logit_bias", "dry"),
