@@ -214,7 +214,9 @@ def test_where_it_cannot_that_is_told_and_nothing_changes(begin, endpoint):
 
 def test_where_nobody_knew_yet_the_text_stays(begin, endpoint):
     endpoint.replies = [stream("Once upon", reason="length")]
-    first = begin(endpoint).ask()
+    run = begin(endpoint)
+    first = run.ask()
+    run.service.close()
     endpoint.models = [hold, *model_list("m1")]
     begun = begin(endpoint)
     begun.service.continue_turn(first.turn_id)
