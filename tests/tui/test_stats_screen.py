@@ -107,6 +107,9 @@ async def test_what_is_not_known_yet_is_said_so():
     fresh = replace(fresh, history=replace(model().history, ttft_p50_ms=(), ttft_p95_ms=()))
     async with dashboard(ScriptedSource(a=snapshot(1, fresh)), size=LARGE) as shown:
         assert shown.text.count("none yet") == 2 and "none held" in shown.text
+        assert "No chat has KV memory here yet." in shown.text
+        (place,) = [n for n, line in enumerate(shown.lines) if "first token" in line]
+        assert "1.0ms" not in shown.lines[place + 1]
 
 
 async def test_graphics_memory_is_told_where_the_pool_is_in_it():

@@ -9,7 +9,7 @@ from textual.binding import Binding, BindingType
 from textual.message import Message
 
 from localpaged.stats.schema import ChatStats
-from localpaged.tui.markdown.line import Line
+from localpaged.tui.markdown.line import Line, Role, Run
 from localpaged.tui.stats.chat_rows import Column, Order, chat_line, column_at, header_line
 from localpaged.tui.widgets.line_list import LineList
 from localpaged.tui.widgets.status_line import StatusLine
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from textual import events
 
     from localpaged.tui.glyphs import Glyphs
+
+
+NO_CHATS = Line((Run("  No chat has KV memory here yet.", Role.FAINT),))
 
 
 class TableHead(StatusLine):
@@ -104,7 +107,7 @@ class ChatTable(LineList):
     def line_at(self, y: int) -> Line:
         """Return a chat's row."""
         if y >= len(self._chats):
-            return Line()
+            return Line() if y or self._chats else NO_CHATS
         if y not in self._lines:
             self._lines[y] = chat_line(
                 self._chats[y], self._glyphs, self.row_cells, block_bytes=self._block_bytes

@@ -81,7 +81,8 @@ def curve_lines(
     curve = look(room * pen.columns_per_cell)
     top = ceiling((*curve.columns, *curve.edge), least=least)
     texts = area(curve.columns, top=top, rows=rows, is_ascii=pen.is_ascii, line=curve.edge)
-    marks = scale_marks(label(top), rows)
+    is_known = any(value is not None for value in (*curve.columns, *curve.edge))
+    marks = scale_marks(label(top) if is_known else "", rows)
     drawn = [
         (mark, Ink(text, Shade(paint, _part(y, rows))))
         for y, (mark, text) in enumerate(zip(marks, texts, strict=True))
