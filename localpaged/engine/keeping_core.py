@@ -137,7 +137,9 @@ class KeepingCore(EngineCore):
         """See EngineCore."""
         held = self._held.get(request_id)
         events = [] if held is None else self._release(held)
-        return [*events, *super().cancel(request_id, branch=branch)]
+        events += super().cancel(request_id, branch=branch)
+        self._note_idle()
+        return events
 
     def fail_all(self, error: LocalPagedError) -> list[Event]:
         """See EngineCore."""
@@ -162,8 +164,7 @@ class KeepingCore(EngineCore):
             self._departures.break_off()
             self._is_dirty = True
             events += super().step()
-            if super().is_idle:
-                self._keeper.set_alarm(IDLE_S)
+            self._note_idle()
         elif self._is_writing_due and self._keeper.has_room:
             self._put_away()
         return self._with_restored(events) if self._told else events
@@ -218,6 +219,11 @@ class KeepingCore(EngineCore):
         if any(told) and not events:
             self._told[request.id] = told
         return events
+
+    def _note_idle(self) -> None:
+        """Have the alarm ring when nobody has asked anything for a while."""
+        if self._is_dirty and super().is_idle:
+            self._keeper.set_alarm(IDLE_S)
 
     def _put_away(self) -> None:
         """Copy one piece into a file, or end the round."""

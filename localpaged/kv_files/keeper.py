@@ -26,6 +26,7 @@ MAX_OUTSTANDING_BYTES = 32 << 20
 MAX_LAST_BYTES = 256 << 20
 """So much at the end, when the pool's own memory is about to come free."""
 READ_AHEAD = 2
+LAST_FILE_S = 0.5
 FIRST_BYTE_S = 1 / 500e6
 """What reading and checking a byte takes, until it was measured."""
 
@@ -156,11 +157,16 @@ class KVKeeper:
         self._enqueue(lambda: None)
 
     def close(self, *, wait_s: float) -> None:
-        """Do what is left, waiting so long at most; with no time left, what can be in passing."""
+        """Do what is left, waiting so long at most; then end after the file that is being written.
+
+        With 0 everything is done in its own time. A thread that still runs when the interpreter
+        ends may take the program down, so the last file is waited for, unless the disk hangs.
+        """
         self._jobs.put(None)
         if self._thread.is_alive() and wait_s > 0:
             self._thread.join(wait_s)
             self._is_closing = True
+            self._thread.join(LAST_FILE_S)
 
     # the keeper's thread
 

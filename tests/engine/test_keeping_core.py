@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from localpaged.engine.events import FinishReason
+from localpaged.engine.keeping_core import IDLE_S
 from localpaged.engine.restores import NO_ROOM, TOO_SLOW
 from localpaged.errors import EngineStopped
 from localpaged.kv_files.folder import KVFolder
@@ -285,6 +286,20 @@ def test_a_request_that_waits_can_be_cancelled_and_failed(tmp_path):
     second.keeper.work()
     second.core.check()
     assert second.core.scheduler.kv.pool.num_held == 0
+
+
+@pytest.mark.parametrize("is_cancelled", [True, False])
+def test_the_time_without_requests_begins_with_the_end_of_the_last_one(tmp_path, is_cancelled):
+    run = Run(tmp_path)
+    run.submit("a", PROMPT)
+    run.step()
+    assert not run.keeper.alarms
+    if is_cancelled:
+        run.core.cancel("a")
+    run.settle()
+    assert run.keeper.alarms == [IDLE_S]
+    run.idle()
+    assert run.files()
 
 
 def test_a_request_breaks_the_writing_off(tmp_path):

@@ -33,6 +33,7 @@ class ManualKeeper(KVKeeper):
 
     def __init__(self, folder: KVFolder, **options: Any) -> None:
         self.todo: deque[Callable[[], None]] = deque()
+        self.alarms: list[float | None] = []
         super().__init__(folder, **{"budget_bytes": PLENTY_BYTES, **options})
 
     def start(self) -> None:
@@ -48,6 +49,10 @@ class ManualKeeper(KVKeeper):
         """Let the alarm ring."""
         self._refresh()
         self._has_rung = True
+
+    def set_alarm(self, delay_s: float | None) -> None:
+        self.alarms.append(delay_s)
+        super().set_alarm(delay_s)
 
     def wait_for_room(self, timeout_s: float) -> bool:
         self.work()
