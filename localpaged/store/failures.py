@@ -15,9 +15,16 @@ from localpaged import paths
 from localpaged.errors import DatabaseDamaged, DiskFull, StoreError
 
 BACKUPS = "backups"
+LEAST_ROOM_BYTES = 64 << 10
+"""SQLite makes its side files in steps of up to so many bytes."""
 _DAMAGED = ("SQLITE_CORRUPT", "SQLITE_NOTADB", "SQLITE_FORMAT")
 _READ_ONLY = ("SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM", "SQLITE_AUTH")
 _LOCKED = ("SQLITE_BUSY", "SQLITE_LOCKED", "SQLITE_PROTOCOL")
+_NO_LOCKS = (
+    *("SQLITE_IOERR_LOCK", "SQLITE_IOERR_UNLOCK", "SQLITE_IOERR_RDLOCK"),
+    *("SQLITE_IOERR_CHECKRESERVEDLOCK", "SQLITE_IOERR_SHMLOCK"),
+)
+_NO_LOCK_ERRNOS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS)
 _OUR_BUGS = (
     sqlite3.IntegrityError,
     sqlite3.ProgrammingError,
@@ -54,7 +61,12 @@ def store_error(error: sqlite3.Error | OSError, path: Path) -> StoreError:
             f"The history {path} is locked by another program.",
             hint="Close the program that holds it, or wait until it is done.",
         )
+    if name in _NO_LOCKS:
+        return no_locks(path)
     if name.startswith("SQLITE_IOERR"):
+        if _has_no_room(path):
+            # a side file that could not grow is no disk that fails
+            return disk_full(path)
         return StoreError(
             f"The disk that holds the history {path} fails: {error}.",
             hint="Check the disk, and that the folder is still there.",
@@ -66,6 +78,22 @@ def store_error(error: sqlite3.Error | OSError, path: Path) -> StoreError:
 def is_worth_retrying(error: Exception) -> bool:
     """Whether the same write may succeed later: the disk, not the row, is the trouble."""
     return isinstance(error, sqlite3.Error) and not isinstance(error, _OUR_BUGS)
+
+
+def no_locks(path: Path) -> StoreError:
+    """A network disk, mostly: two programs could not keep out of each other's way."""
+    return StoreError(
+        f"The history {path} cannot be used: its disk has no locks between programs.",
+        hint="Put it on a local disk with LOCALPAGED_HOME, or have the network disk lock files.",
+    )
+
+
+def _has_no_room(path: Path) -> bool:
+    try:
+        disk = os.statvfs(path.resolve().parent)
+    except OSError:
+        return False
+    return disk.f_bavail * disk.f_frsize < LEAST_ROOM_BYTES
 
 
 def damaged(path: Path, what: str) -> DatabaseDamaged:
@@ -114,6 +142,8 @@ def no_file(path: Path) -> StoreError:
 def _file_error(error: OSError, path: Path) -> StoreError:
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return disk_full(path)
+    if error.errno in _NO_LOCK_ERRNOS:
+        return no_locks(path)
     culprit = _culprit(error)
     if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
         return read_only(path, culprit)

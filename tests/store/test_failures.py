@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import sqlite3
 from pathlib import Path
 
@@ -33,7 +34,9 @@ def sqlite_error(name: str) -> sqlite3.Error:
         (sqlite3.OperationalError("no name"), StoreError, "no name"),
         (OSError(errno.ENOSPC, "No space"), DiskFull, "is full"),
         (OSError(errno.EROFS, "Read-only"), StoreError, "cannot be written"),
-        (OSError(errno.ENOLCK, "No locks available"), StoreError, "No locks available"),
+        (OSError(errno.ENOLCK, "No locks available"), StoreError, "no locks between programs"),
+        (OSError(errno.EOPNOTSUPP, "Not supported"), StoreError, "no locks between programs"),
+        (sqlite_error("SQLITE_IOERR_LOCK"), StoreError, "no locks between programs"),
         (OSError("bare"), StoreError, "bare"),
     ],
 )
@@ -66,3 +69,19 @@ def test_an_explained_block_keeps_the_cause():
 )
 def test_only_what_the_disk_refuses_is_tried_again(error: Exception, is_worth: bool):
     assert is_worth_retrying(error) is is_worth
+
+
+@pytest.mark.parametrize(("free_blocks", "kind"), [(0, DiskFull), (10_000, StoreError)])
+def test_an_input_output_error_on_a_disk_without_room_is_a_full_disk(
+    tmp_path, monkeypatch, free_blocks, kind
+):
+    # what SQLite says when the file beside the history cannot grow
+    error = sqlite3.OperationalError("disk I/O error")
+    error.sqlite_errorname = "SQLITE_IOERR_SHMSIZE"
+    real = os.statvfs(tmp_path)
+    fields = [*real][:10]
+    fields[4] = free_blocks
+    monkeypatch.setattr(os, "statvfs", lambda path: os.statvfs_result(fields))
+    found = store_error(error, tmp_path / "chats.db")
+    assert type(found) is kind
+    assert ("is full" in found.message) is (kind is DiskFull)
