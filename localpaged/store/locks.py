@@ -26,6 +26,19 @@ def exclusive(lock_file: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
+def try_exclusive(lock_file: Path) -> int | None:
+    """Take the lock for as long as the returned descriptor is open; None when another has it."""
+    descriptor = _open(lock_file)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BaseException as error:
+        os.close(descriptor)
+        if isinstance(error, BlockingIOError):
+            return None
+        raise
+    return descriptor
+
+
 class RunLock:
     """Held as long as this process uses the history. Any thread.
 

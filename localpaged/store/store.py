@@ -23,7 +23,7 @@ from localpaged.store.compares import select_compares
 from localpaged.store.database import connect, open_database
 from localpaged.store.failures import explained
 from localpaged.store.lineage import Lineage, read_lineage, read_own_turns
-from localpaged.store.locks import RunLock
+from localpaged.store.locks import RunLock, try_exclusive
 from localpaged.store.overlay import Overlay
 from localpaged.store.questions import recent_questions
 from localpaged.store.records import select_chats, select_turns
@@ -81,6 +81,7 @@ class Store:
         self._threads = threading.local()
         self._readers: list[Database] = []
         self._is_closed = False
+        self._screen: int | None = None
         with explained(path):
             self._lock = RunLock(self.run_id)
             try:
@@ -99,6 +100,14 @@ class Store:
     def open(cls, path: Path | None = None) -> Store:
         """Open the history at `path`, by default the user's; make or migrate it first."""
         return cls(*open_database(path or paths.database_file()))
+
+    def claim_screen(self) -> bool:
+        """Be the program that shows the chats; False while another one on this machine does."""
+        with explained(self.path):
+            if self._screen is None:
+                folder = paths.ensure_private_dir(paths.state_dir())
+                self._screen = try_exclusive(folder / "screen.lock")
+            return self._screen is not None
 
     # writing
 
@@ -295,6 +304,9 @@ class Store:
         while self._readers:
             self._readers.pop().close()
         self._lock.release()
+        if self._screen is not None:
+            os.close(self._screen)
+            self._screen = None
         return failure
 
     def _read(self, read: Callable[[Database, Overlay], T]) -> T:

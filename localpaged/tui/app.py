@@ -60,6 +60,7 @@ STYLES = Path(__file__).parent / "styles"
 # of what is no part of the first picture, which does not wait for them
 LATER_STYLES = ("tokens", "dialogs", "blocks", "compare", "history")
 
+OPEN_ELSEWHERE = "Another localpaged is open: this is a new chat, the others are in the list."
 # how often it is looked whether other programs changed the history
 HISTORY_POLL_S = 2.0
 
@@ -203,8 +204,12 @@ class LocalPagedApp(App[None]):
     def _open_latest(self) -> None:
         try:
             self.workspace.refresh()
-            if (session := self.workspace.last_used) is not None:
+            # the chat that another screen shows is not fought for
+            is_alone = self.service.history.store.claim_screen()
+            if (session := self.workspace.last_used) is not None and is_alone:
                 self.workspace.open(session)
+            elif session is not None:
+                self.tell(OPEN_ELSEWHERE, for_s=8.0)
         except LocalPagedError as error:
             self.tell_error(error)
         self.chat.show_current()

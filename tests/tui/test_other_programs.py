@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from localpaged.chat.service import ChatService
 from localpaged.store.rows import TurnStatus
 from localpaged.store.store import Store
@@ -10,7 +12,7 @@ from localpaged.tui.session import Answer
 from testkit.builders import ready_model
 from testkit.going_back import finish, lines, numbered
 from testkit.past_chats import write_chat
-from testkit.screens import LARGE, Stage, open_service, stage
+from testkit.screens import LARGE, SMALL, Stage, open_service, stage
 from testkit.scripted_engine import ScriptedEngine
 
 
@@ -166,3 +168,25 @@ def follow(shown: Stage) -> None:
     """Look at the history as the app does every two seconds."""
     shown.app._next_poll_s = 0.0
     shown.app.beat()
+
+
+@pytest.mark.parametrize("size", [SMALL, LARGE], ids=["80x24", "140x40"])
+async def test_a_second_screen_begins_a_new_chat_and_the_next_one_goes_on(size):
+    ours, theirs, later = ScriptedEngine(), ScriptedEngine(), ScriptedEngine()
+    with open_service(ours) as service:
+        async with stage(service, ours, size=size) as shown:
+            await shown.ask("mine")
+            await shown.answer()
+            with open_service(theirs) as other:
+                async with stage(other, theirs, size=size) as second:
+                    assert second.app.workspace.current.entries == []
+                    await second.until_shown("Another localpaged is open")
+                    assert [s.title for s in second.app.workspace.sessions] == ["mine"]
+                    await second.ask("theirs")
+                    await second.answer()
+            assert shown.app.workspace.current.title == "mine"
+    # nobody holds it any more
+    with open_service(later) as service:
+        async with stage(service, later, size=size) as third:
+            assert third.app.workspace.current.title == "theirs"
+            assert "Another localpaged" not in third.text
