@@ -5,7 +5,8 @@
 
 Engine and server are one process, as in `localpaged serve`; the clients are another. Rounds of the
 two ways alternate, and the median of their ratios is what is worth quoting: machines are shared.
-The processor time that the engine's process takes for a token hardly depends on that.
+Speed is that of decoding, from each answer's first token to its last. Over HTTP requests come one
+after the other, so that prompts are read beside answers: that is in the time to the first token.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -47,6 +49,12 @@ class Round:
     tokens_per_s: float
     ttft_ms: float
 
+    @classmethod
+    def of(cls, began_s: float, times: Sequence[tuple[float, float]], tokens: int) -> Round:
+        """Return what the times of each answer's first and last token come to."""
+        speed = sum((tokens - 1) / (last_s - first_s) for first_s, last_s in times)
+        return cls(speed, 1e3 * statistics.median(first_s - began_s for first_s, _ in times))
+
 
 def question(number: int) -> str:
     """Return something that no cache has seen in full."""
@@ -60,6 +68,7 @@ class Direct:
         self._engine = engine
         self._model = model
         self._first_s: dict[str, float] = {}
+        self._last_s: dict[str, float] = {}
         self._open: set[str] = set()
         self._is_done = threading.Event()
         engine.add_listener(self._listen)
@@ -77,14 +86,14 @@ class Direct:
             ids = self._model.render([message])
             self._engine.submit(Request(name, ids, sampling, chat_id=name, speculation=False))
         assert self._is_done.wait(600)
-        took_s = time.perf_counter() - began_s
-        ttft_s = [self._first_s[name] - began_s for name in names]
-        return Round(clients * tokens / took_s, 1e3 * statistics.median(ttft_s))
+        times = [(self._first_s[name], self._last_s[name]) for name in names]
+        return Round.of(began_s, times, tokens)
 
     def _listen(self, events: tuple[Event, ...]) -> None:
         for event in events:
             if isinstance(event, TokenEvent):
-                self._first_s.setdefault(event.request_id, time.perf_counter())
+                self._last_s[event.request_id] = time.perf_counter()
+                self._first_s.setdefault(event.request_id, self._last_s[event.request_id])
             elif isinstance(event, FinishEvent | FailEvent) and event.request_id in self._open:
                 assert isinstance(event, FinishEvent)
                 self._open.discard(event.request_id)
@@ -96,7 +105,7 @@ async def ask_over_http(
     url: str, model: str, first_number: int, clients: int, tokens: int
 ) -> Round:
     """Stream for all clients at once, each over a connection of its own."""
-    ttft_s: list[float] = []
+    times: list[tuple[float, float]] = []
     async with httpx.AsyncClient(timeout=600, trust_env=False) as http:
         await http.get(f"{url}/v1/models")
         began_s = time.perf_counter()
@@ -111,18 +120,18 @@ async def ask_over_http(
                 "seed": 1,  # nothing is guessed, as with the requests beside it
                 "stream": True,
             }
-            is_first = True
+            first_s = last_s = 0.0
             async with http.stream("POST", f"{url}/v1/chat/completions", json=body) as response:
                 assert response.status_code == 200
                 async for line in response.aiter_lines():
-                    if is_first and '"content":"' in line and '"content":""' not in line:
-                        ttft_s.append(time.perf_counter() - began_s)
-                        is_first = False
+                    if '"content":"' in line and '"content":""' not in line:
+                        last_s = time.perf_counter()
+                        first_s = first_s or last_s
             assert line in ("data: [DONE]", ""), line
+            times.append((first_s, last_s))
 
         await asyncio.gather(*(ask(first_number + i) for i in range(clients)))
-        took_s = time.perf_counter() - began_s
-    return Round(clients * tokens / took_s, 1e3 * statistics.median(ttft_s))
+    return Round.of(began_s, times, tokens)
 
 
 def run_clients() -> None:
@@ -157,7 +166,7 @@ class Clients:
         self._process.communicate("")
 
 
-def measure(arguments: argparse.Namespace) -> list[dict[str, object]]:
+def measure(arguments: argparse.Namespace) -> list[dict[str, float]]:
     """Return a row for each number of clients."""
     settings = Settings(model=arguments.model, threads=arguments.threads)
     shelf = Shelf(arguments.model)
@@ -173,11 +182,10 @@ def measure(arguments: argparse.Namespace) -> list[dict[str, object]]:
     server.start()
     assert is_ready.wait(600)
     model = shelf.default.chat.result()
-    ways = {
-        "direct": Direct(engine, model),
-        "http": Clients(f"http://{server.address}", model.name),
-    }
-    rows: list[dict[str, object]] = []
+    direct = Direct(engine, model)
+    over_http = Clients(f"http://{server.address}", model.name)
+    ways: dict[str, Direct | Clients] = {"direct": direct, "http": over_http}
+    rows: list[dict[str, float]] = []
     number = 1_000
     for clients in CLIENTS:
         rounds: dict[str, list[Round]] = {name: [] for name in ways}
@@ -193,13 +201,13 @@ def measure(arguments: argparse.Namespace) -> list[dict[str, object]]:
         num_tokens = arguments.rounds * clients * arguments.tokens
         cpu_ms = {f"{name}_cpu_ms_per_token": 1e3 * cpu_s[name] / num_tokens for name in ways}
         rows.append({**_row(clients, rounds), **cpu_ms})
-    ways["http"].close()  # type: ignore[union-attr]
+    over_http.close()
     engine.close()
     server.close()
     return rows
 
 
-def _row(clients: int, rounds: dict[str, list[Round]]) -> dict[str, object]:
+def _row(clients: int, rounds: dict[str, list[Round]]) -> dict[str, float]:
     pairs = list(zip(rounds["direct"], rounds["http"], strict=True))
     return {
         "clients": clients,
