@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 
 from localpaged.engine.inspection import (
     FIRST_CHAT,
@@ -41,26 +42,32 @@ def block_map(inspection: Inspection) -> BlockMap:
     return BlockMap(
         num_blocks=inspection.num_blocks,
         blocks_per_cell=each,
-        states="".join(map(_state, _cells(inspection.states, each))),
-        refs="".join(str(min(9, max(cell))) for cell in _cells(inspection.refs, each)),
-        ages="".join(str(min(9, _youngest(cell))) for cell in _cells(inspection.ages, each)),
-        owners="".join(map(_owner, _cells(inspection.owners, each))),
+        states=_marks(inspection.states, each, _state),
+        refs=_marks(inspection.refs, each, lambda cell: str(min(9, max(cell)))),
+        ages=_marks(inspection.ages, each, lambda cell: str(min(9, *cell))),
+        owners=_marks(inspection.owners, each, _owner),
         chats=inspection.chats[: len(OWNER_LETTERS)],
     )
 
 
-def _cells(values: bytes, each: int) -> list[bytes]:
-    return [values[i : i + each] for i in range(0, len(values), each)]
+def _marks(values: bytes, each: int, mark: Callable[[bytes], str]) -> str:
+    if each == 1:
+        return values.decode("latin-1").translate({v: mark(bytes((v,))) for v in set(values)})
+    # most cells are like others: free, or in the middle of one chat
+    known: dict[bytes, str] = {}
+    marks = []
+    for start in range(0, len(values), each):
+        cell = values[start : start + each]
+        if cell not in known:
+            known[cell] = mark(cell)
+        marks.append(known[cell])
+    return "".join(marks)
 
 
 def _state(cell: bytes) -> str:
     counts = Counter(cell)
     state = max(counts, key=lambda byte: (counts[byte], _WEIGHT[BlockState(byte)]))
     return _STATE_LETTERS[BlockState(state)]
-
-
-def _youngest(cell: bytes) -> int:
-    return min(cell)
 
 
 def _owner(cell: bytes) -> str:

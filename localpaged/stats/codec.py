@@ -19,7 +19,10 @@ def encode(value: Any) -> Any:
     """Return a dataclass as nested dicts and lists, by the names of its fields and properties."""
     if is_dataclass(value):
         return _encode_fields(value)
-    return [encode(item) for item in value] if isinstance(value, tuple) else value
+    if isinstance(value, tuple):
+        # all of one kind, and the thousands of points are looked at by nobody
+        return [encode(item) for item in value] if value and is_dataclass(value[0]) else list(value)
+    return value
 
 
 def _encode_fields(value: Any) -> dict[str, Any]:

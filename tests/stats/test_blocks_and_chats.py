@@ -1,5 +1,8 @@
 """Map, tree and chats of a snapshot agree with the engine's books and stay small."""
 
+from dataclasses import replace
+from unittest.mock import patch
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -53,6 +56,20 @@ def test_of_equally_many_blocks_those_in_use_are_shown():
     size = 2 * MAX_MAP_CELLS
     states = [BlockState.FREE, BlockState.CACHED] * (size // 2)
     assert set(block_map(inspection_of(states)).states) == {"c"}
+
+
+@given(st.lists(st.integers(0, 255), min_size=1, max_size=40), st.integers(1, 5))
+def test_a_cell_of_several_blocks_tells_the_most_users_and_the_youngest(values, each):
+    size = len(values)
+    most_cells = -(-size // each)
+    inspection = replace(
+        inspection_of([BlockState.FREE] * size), refs=bytes(values), ages=bytes(values)
+    )
+    with patch("localpaged.stats.block_cells.MAX_MAP_CELLS", most_cells):
+        drawn = block_map(inspection)
+    cells = [values[i : i + drawn.blocks_per_cell] for i in range(0, size, drawn.blocks_per_cell)]
+    assert drawn.refs == "".join(str(min(9, max(cell))) for cell in cells)
+    assert drawn.ages == "".join(str(min(9, min(cell))) for cell in cells)
 
 
 def test_more_chats_than_letters_are_others():
