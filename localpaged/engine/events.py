@@ -138,7 +138,7 @@ class ReadyEvent:
     """The model is loaded and the first request can run at once.
 
     `is_further`: it is not the one that chats begin with. `is_endpoint`: it is asked over HTTP,
-    and a context of 0 tokens is not known.
+    a context of 0 tokens is not known, and it may be that no answer that was cut can go on.
     """
 
     model_name: str
@@ -148,6 +148,7 @@ class ReadyEvent:
     load_s: float
     is_further: bool = False
     is_endpoint: bool = False
+    can_continue: bool = True
 
 
 @dataclass(frozen=True, slots=True)

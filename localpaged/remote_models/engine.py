@@ -233,6 +233,7 @@ class RemoteEngine:
                     *(name, host, "endpoint", session.model.context_length, seconds),
                     is_further=not is_default,
                     is_endpoint=True,
+                    can_continue=session.model.abilities.can_continue,
                 )
             )
         if failure is not None:

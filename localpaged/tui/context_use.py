@@ -47,13 +47,21 @@ def context_use(session: SessionModel, engine: EngineStatus) -> ContextUse | Non
 def mark_full(session: SessionModel, engine: EngineStatus) -> None:
     """Mark what found no room when it was asked: the history keeps the numbers, not the limit."""
     for entry in session.entries:
-        if not isinstance(entry, Answer) or entry.turn.prompt_tokens is None:
+        if not isinstance(entry, Answer):
             continue
         turn, ready = entry.turn, engine.ready_of(entry.turn.model)
+        entry.is_final_there = is_final(ready)
+        if turn.prompt_tokens is None:
+            continue
         is_cut = entry.finish_reason is FinishReason.LENGTH or turn.status is TurnStatus.ERROR
-        used = entry.turn.prompt_tokens + (turn.completion_tokens or 0)
+        used = turn.prompt_tokens + (turn.completion_tokens or 0)
         limit = 0 if ready is None or ready.is_endpoint else ready.context_length
         entry.is_context_full = is_cut and 0 < limit <= used
+
+
+def is_final(ready: ReadyEvent | None) -> bool:
+    """Whether a model cannot go on with an answer that was cut."""
+    return ready is not None and not ready.can_continue
 
 
 def fills_context(ended: TurnEnded, ready: ReadyEvent | None) -> bool:

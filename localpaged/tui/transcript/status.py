@@ -178,7 +178,7 @@ def _fits(runs: list[Run], cells: int | None) -> bool:
 def _continue_runs(answer: Answer) -> list[Run]:
     if answer.is_context_full and answer.is_last:
         return [Run("/context shows the ways on", Role.ACCENT)]
-    if not answer.can_continue:
+    if not answer.can_continue or (answer.is_final_there and answer.text.strip()):
         return []
     failed = answer.status is TurnStatus.ERROR
     key = key_of("resume")
