@@ -50,7 +50,7 @@ def mark_full(session: SessionModel, engine: EngineStatus) -> None:
         if not isinstance(entry, Answer):
             continue
         turn, ready = entry.turn, engine.ready_of(entry.turn.model)
-        entry.is_final_there = is_final(ready)
+        mark_endpoint(entry, ready)
         if turn.prompt_tokens is None:
             continue
         is_cut = entry.finish_reason is FinishReason.LENGTH or turn.status is TurnStatus.ERROR
@@ -59,9 +59,10 @@ def mark_full(session: SessionModel, engine: EngineStatus) -> None:
         entry.is_context_full = is_cut and 0 < limit <= used
 
 
-def is_final(ready: ReadyEvent | None) -> bool:
-    """Whether a model cannot go on with an answer that was cut."""
-    return ready is not None and not ready.can_continue
+def mark_endpoint(answer: Answer, ready: ReadyEvent | None) -> None:
+    """Mark an answer that an endpoint made, and whether that can go on with it."""
+    answer.is_by_endpoint = ready is not None and ready.is_endpoint
+    answer.is_final_there = ready is not None and not ready.can_continue
 
 
 def fills_context(ended: TurnEnded, ready: ReadyEvent | None) -> bool:

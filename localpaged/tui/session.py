@@ -80,7 +80,8 @@ class Answer:
     thought: Thought | None = None
     # the question found no room in the model's context, or the answer filled it
     is_context_full: bool = False
-    # what made it cannot go on with it; another model may
+    # an endpoint made it, and cannot go on with it, though another model may
+    is_by_endpoint: bool = False
     is_final_there: bool = False
     siblings: Siblings | None = None
 

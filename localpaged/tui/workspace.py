@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from localpaged.chat.models import name_of
-from localpaged.tui.context_use import fills_context, is_final, mark_full
+from localpaged.tui.context_use import fills_context, mark_endpoint, mark_full
 from localpaged.tui.fork_tree import by_family
 from localpaged.tui.session import Draft, SessionModel
 
@@ -330,7 +330,7 @@ class Workspace:
             if answer is not None:
                 ready = self.engine.ready_of(answer.turn.model)
                 answer.is_context_full = fills_context(event, ready)
-                answer.is_final_there = is_final(ready)
+                mark_endpoint(answer, ready)
             if answer is not None and answer.is_resume_asked:
                 answer.is_resume_asked = False
                 changes.to_resume.append(session)

@@ -164,7 +164,7 @@ async def test_where_no_answer_can_go_on_that_is_told_before_anything_changes(
         await shown.until(lambda: not shown.last_answer.is_open)
         told: list[str] = []
         monkeypatch.setattr(app, "tell", lambda text, **options: told.append(text))
-        await shown.until_shown("cut at its length limit")
+        await shown.until_shown("cut by its server")
         assert "F5 continues" not in shown.text
         await shown.press("f5")
         assert told == ["box cannot go on within an answer."]

@@ -158,6 +158,8 @@ def _cut(answer: Answer) -> str:
     """Why an answer was cut. It may have been made with less context than there is now."""
     if answer.is_context_full:
         return "cut: the context is full"
+    if answer.is_cut_by_context and answer.is_by_endpoint:
+        return "cut by its server"  # its context was full, or it sets limits of its own
     return "cut: its context was full" if answer.is_cut_by_context else "cut at its length limit"
 
 
