@@ -51,6 +51,10 @@ def run_ask(question: tuple[str, ...], options: Mapping[str, Any]) -> int:
         tell("The answer only repeated itself, so it was ended.", hint=LOOPED)
     is_cut = ended is not None and ended.finish_reason is FinishReason.LENGTH
     if is_cut and ended is not None and options["max_tokens"] is None:
+        if asking.is_by_endpoint:
+            # its context was full, or it sets limits of its own
+            tell("The answer is cut by its server.", hint="Ask for the rest with --continue.")
+            return exit_code
         usage = ended.usage
         used = 0 if usage is None else usage.prompt_tokens + usage.completion_tokens
         tell(f"The answer is cut: question and answer fill the context, {used:,} tokens.", hint=CUT)
@@ -70,6 +74,7 @@ class _Asking:
     def __init__(self, answer: Answer) -> None:
         self.answer = answer
         self.ended: TurnEnded | None = None
+        self.is_by_endpoint = False
         self._has_begun = False
         self._saving_error: LocalPagedError | None = None
         # None: a signal has arrived.
@@ -97,6 +102,7 @@ class _Asking:
                 # Before anything is saved: it is told only once that saving fails.
                 service.subscribe(self._receive)
                 chat = _chat(service, options)
+                self.is_by_endpoint = service.abilities(chat.model).is_remote
                 sampling = with_overrides(service.sampling_of(chat), overrides)
                 turn = service.send(chat.id, text, sampling=sampling)
                 self.answer.begin(turn)

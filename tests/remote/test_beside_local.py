@@ -18,6 +18,7 @@ from localpaged.remote_models.shelf import RemoteShelf
 from localpaged.store.rows import TurnStatus
 from localpaged.store.store import Store
 from testkit.builders import Recorder, ready_model
+from testkit.commands import call
 from testkit.endpoint_runs import Run
 from testkit.fake_shelf import FakeShelf
 from testkit.scripted_endpoint import stream
@@ -100,3 +101,10 @@ def test_an_endpoint_that_was_let_go_is_asked_again_when_it_is_needed(endpoint):
     ended = run.ask(chat_id=chat.id)
     assert run.recorder.text(ended.turn_id) == "Two"
     run.service.close()
+
+
+def test_ask_tells_that_a_server_cut_the_answer(endpoint):
+    endpoint.replies = [stream("Once upon", reason="length")]
+    done = call("ask", "A story", "--model", f"{endpoint.url}#m1")
+    assert (done.code, done.out) == (0, "Once upon\n")
+    assert "The answer is cut by its server." in done.err
