@@ -125,7 +125,8 @@ class Models:
                 is_loaded=states.get(name) is True,
                 is_loading=states.get(name) is False,
                 is_default=name == default,
-                endpoint=hosts.get(name, ""),
+                # one that was chosen by its address is in no list
+                endpoint=hosts.get(name, "") or self.abilities(name).endpoint,
             )
             for name in names
         ]

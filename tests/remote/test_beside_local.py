@@ -54,7 +54,8 @@ def test_a_model_here_is_loaded_when_it_is_asked_for_and_the_run_began_with_an_e
         specs = make_specs(models=["box", "tiny"])
         begun = run.service.compares.start("Who?", specs)
         turns = [branch.exchanges[-1].turn for branch in begun.branches]
-        assert {recorder.wait_ended(turn.id).status for turn in turns} == {TurnStatus.DONE}
+        ends = [recorder.wait_ended(turn.id).status for turn in turns if turn is not None]
+        assert ends == [TurnStatus.DONE] * 2
     finally:
         run.service.close()
 
@@ -108,3 +109,17 @@ def test_ask_tells_that_a_server_cut_the_answer(endpoint):
     done = call("ask", "A story", "--model", f"{endpoint.url}#m1")
     assert (done.code, done.out) == (0, "Once upon\n")
     assert "The answer is cut by its server." in done.err
+
+
+def test_models_that_were_chosen_by_their_address_are_endpoints_in_the_list_as_well(endpoint):
+    address = f"{endpoint.url}#m1"
+    recorder = Recorder()
+    run = Run(wiring.open_service(Settings(model=address), subscriber=recorder), recorder)
+    other = endpoint.url.replace("127.0.0.1", "localhost")
+    chat = run.service.configure(run.service.new_chat().id, model=f"{other}#m1")
+    assert run.ask(chat_id=chat.id).status is TurnStatus.DONE
+    recorder.wait_for(ModelReady, count=2)
+    default, further = run.service.models()
+    assert (default.name, further.name) == (f"m1@{endpoint.url[7:-3]}", f"m1@{other[7:-3]}")
+    assert default.is_default and default.endpoint and further.endpoint
+    run.service.close()
