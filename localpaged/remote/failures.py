@@ -29,8 +29,7 @@ _TRY = "Try again when it is there; `localpaged models list` shows the address."
 
 def is_worth_a_retry(error: httpx2.TransportError) -> bool:
     """Whether a request that never got through may get through in a moment."""
-    if isinstance(error, httpx2.ConnectTimeout):
-        return True
+    # a host that is silent was waited for long enough
     if not isinstance(error, httpx2.ConnectError):
         return False
     causes = list(_causes(error))

@@ -2,11 +2,15 @@
 
 import json
 import socket
+import ssl
 
+import httpx2
 import pytest
 
 from localpaged.chat.events import ModelFailed
 from localpaged.errors import ChatError, EndpointError, ModelNotFound, PromptTooLong
+from localpaged.remote.endpoint import Endpoint
+from localpaged.remote.failures import is_worth_a_retry, not_reached
 from localpaged.store.rows import TurnStatus
 from testkit.scripted_endpoint import (
     STREAM_HEAD,
@@ -230,3 +234,26 @@ def test_a_restarted_server_with_another_model_is_looked_at_again(begin, endpoin
     assert isinstance(run.fail(), ModelNotFound)
     assert run.ask().status is TurnStatus.DONE
     assert json.loads(json.dumps(endpoint.posts[-1].body))["model"] == "new"
+
+
+@pytest.mark.parametrize(
+    ("error", "cause", "told", "is_retried"),
+    [
+        (httpx2.ConnectTimeout, None, "did not answer within 10 s", False),
+        (httpx2.ConnectError, ConnectionRefusedError(), "nothing answers at host:1", True),
+        (httpx2.ConnectError, OSError(113, "No route to host"), "No route to host", True),
+        (httpx2.ConnectError, socket.gaierror(socket.EAI_AGAIN, "x"), "nobody knows", True),
+        (httpx2.ConnectError, socket.gaierror(socket.EAI_NONAME, "x"), "nobody knows", False),
+        (httpx2.ConnectError, ssl.SSLError("x"), "does not speak TLS", False),
+        (httpx2.ProxyError, None, "the proxy does not let", False),
+        (httpx2.ReadError, None, "was lost before an answer", False),
+        (httpx2.RemoteProtocolError, None, "was lost before an answer", False),
+    ],
+)
+def test_what_keeps_a_request_from_getting_through(error, cause, told, is_retried):
+    failure = error("internals")
+    failure.__cause__ = cause
+    endpoint = Endpoint("box", "http://host:1/v1")
+    found = not_reached(endpoint, failure)
+    assert told in found.message and "internals" not in found.message + found.hint
+    assert is_worth_a_retry(failure) is is_retried
