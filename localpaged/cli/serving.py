@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 from localpaged.chat.events import ChatEvent, ModelFailed, ModelLoading, ModelReady
 from localpaged.cli.errors import tell
 from localpaged.cli.input import loading_line
+from localpaged.cli.model_choice import check_model
 from localpaged.cli.options import settings_from
 from localpaged.cli.server_options import server_settings
 from localpaged.config_file import read_config
 from localpaged.errors import LocalPagedError
-from localpaged.models.registry import find_model
 from localpaged.plain_text import visible
 from localpaged.server.listener import HttpServer
 from localpaged.server.settings import address
@@ -34,7 +34,7 @@ def run_serve(options: Mapping[str, Any]) -> int:
     """Serve until a signal comes; return the exit code. Raises LocalPagedError."""
     config = read_config()
     settings = settings_from(options, config)
-    find_model(settings.model)
+    check_model(settings.model, settings)
     server = HttpServer(server_settings(options, config.server), settings.sampling)
     try:
         telling = _Telling(server)

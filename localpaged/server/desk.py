@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from localpaged.engine.events import Event, FailEvent, FinishEvent, RequestEvent, TokenEvent
 from localpaged.engine.params import Request, RequestId
 from localpaged.engine.port import EnginePort
+
+PACE_S = 0.025
+"""Tokens wait this long at most for others to go out with: every wake-up takes time from steps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,10 +40,7 @@ class Ticket:
 
     def put(self, arrived: Arrived) -> None:
         """Take what the engine told."""
-        last = arrived.events[-1]
-        self.is_over = isinstance(last, FailEvent) or (
-            isinstance(last, FinishEvent) and last.is_last
-        )
+        self.is_over = _is_end(arrived.events)
         self._pending.append(arrived)
         self._news.set()
 
@@ -64,14 +65,17 @@ class Ticket:
 class Desk:
     """Made on any thread; everything but `on_events` belongs to the loop's thread.
 
-    Invariant: `_open` has exactly the requests whose end was not told.
+    Invariant: `_open` has exactly the requests whose end was not told. Beginnings and ends are
+    delivered at once; while `_is_paced`, tokens wait for the next delivery.
     """
 
     def __init__(self, engine: EnginePort, loop: asyncio.AbstractEventLoop) -> None:
         self._engine = engine
         self._loop = loop
         self._open: dict[RequestId, Ticket] = {}
-        self._has_ended = asyncio.Event()
+        self._arrived: deque[dict[RequestId, Arrived]] = deque()
+        self._streaming: set[RequestId] = set()  # the engine's thread alone looks at it
+        self._is_paced = False
 
     @property
     def num_open(self) -> int:
@@ -100,17 +104,52 @@ class Desk:
                 mine.setdefault(event.request_id, []).append(event)
         if mine and not self._loop.is_closed():
             now_s = time.perf_counter()
-            arrived = {id_: Arrived(now_s, tuple(told)) for id_, told in mine.items()}
-            self._loop.call_soon_threadsafe(self._deliver, arrived)
+            self._arrived.append({id_: Arrived(now_s, tuple(told)) for id_, told in mine.items()})
+            if self._is_urgent(mine) or not self._is_paced:
+                self._loop.call_soon_threadsafe(self._flush)
 
-    def _deliver(self, arrived: dict[RequestId, Arrived]) -> None:
-        for request_id, told in arrived.items():
-            ticket = self._open.get(request_id)
-            if ticket is None:
-                continue
-            ticket.put(told)
-            if ticket.is_over:
-                del self._open[request_id]
+    def _is_urgent(self, mine: dict[RequestId, list[RequestEvent]]) -> bool:
+        """Whether something begins or ends, so that somebody waits for it."""
+        is_urgent = False
+        for request_id, events in mine.items():
+            if all(isinstance(event, TokenEvent) for event in events):
+                is_urgent |= request_id not in self._streaming
+                self._streaming.add(request_id)
+            else:
+                is_urgent = True
+            if _is_end(events):
+                self._streaming.discard(request_id)
+        return is_urgent
+
+    def _flush(self) -> None:
+        if self._deliver_all() and not self._is_paced:
+            self._is_paced = True
+            self._loop.call_later(PACE_S, self._go_on)
+
+    def _go_on(self) -> None:
+        if self._deliver_all():
+            self._loop.call_later(PACE_S, self._go_on)
+        else:
+            self._is_paced = False
+            self._flush()  # what came before the engine's thread could see that
+
+    def _deliver_all(self) -> bool:
+        has_any = bool(self._arrived)
+        while self._arrived:
+            for request_id, told in self._arrived.popleft().items():
+                ticket = self._open.get(request_id)
+                if ticket is not None:
+                    ticket.put(told)
+                    if ticket.is_over:
+                        del self._open[request_id]
+        return has_any
+
+
+def _is_end(events: Iterable[RequestEvent]) -> bool:
+    return any(
+        isinstance(event, FailEvent) or (isinstance(event, FinishEvent) and event.is_last)
+        for event in events
+    )
 
 
 def num_tokens_in(arrived: Arrived) -> int:

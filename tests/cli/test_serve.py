@@ -127,6 +127,12 @@ def test_a_model_that_is_not_here_is_told(home):
     assert_refused(call("serve", "--model", "no-such-model"), 4, "no-such-model")
 
 
+def test_an_endpoint_is_not_served_on(listed_home):
+    done = call("serve", "--port", "0", "--model", "http://127.0.0.1:1/v1#x")
+
+    assert_refused(done, 2, "Only models of this machine are served")
+
+
 def test_a_model_that_cannot_be_loaded_ends_it(listed_home):
     assert_refused(call("serve", "--port", "0"), 4, "smollm2-135m-instruct")
 

@@ -1,0 +1,73 @@
+"""Beginnings and ends are told at once; tokens in between go out together."""
+
+from __future__ import annotations
+
+import asyncio
+
+from localpaged.engine.events import Event, FinishEvent, FinishReason, PrefillEvent, TokenEvent
+from localpaged.engine.params import Request
+from localpaged.server import desk as module
+from localpaged.server.desk import Desk
+from testkit.scripted_engine import ScriptedEngine
+
+A = Request("a", (1, 2))
+END = FinishEvent("a", FinishReason.STOP, None)  # type: ignore[arg-type]
+
+
+def token(number: int) -> TokenEvent:
+    return TokenEvent("a", (number,), f"{number}")
+
+
+async def test_tokens_wait_for_each_other_and_nothing_else_does(monkeypatch):
+    monkeypatch.setattr(module, "PACE_S", 3_600.0)
+    loop = asyncio.get_running_loop()
+    wakes: list[object] = []
+    wake = loop.call_soon_threadsafe
+    monkeypatch.setattr(
+        loop, "call_soon_threadsafe", lambda call, *args: (wakes.append(call), wake(call, *args))
+    )
+    desk = Desk(ScriptedEngine(), loop)
+    ticket = desk.submit(A)
+
+    async def taken(*told: Event) -> list[Event]:
+        for event in told:
+            desk.on_events((event,))
+        arrived = await asyncio.wait_for(ticket.take(), 5)
+        return [event for each in arrived for event in each.events]
+
+    begin = PrefillEvent("a", 0, 2, 2)
+    assert await taken(begin) == [begin]
+    assert await taken(token(0)) == [token(0)], "the first token is waited for"
+    wakes.clear()
+    for number in range(1, 50):
+        desk.on_events((token(number),))
+    assert wakes == []
+    told = await taken(END)
+
+    assert told == [*(token(number) for number in range(1, 50)), END]
+    assert ticket.is_over
+    assert desk.num_open == 0
+
+
+async def test_tokens_that_wait_go_out_without_a_further_event(monkeypatch):
+    monkeypatch.setattr(module, "PACE_S", 0.01)
+    desk = Desk(ScriptedEngine(), asyncio.get_running_loop())
+    ticket = desk.submit(A)
+    desk.on_events((token(0),))
+    await asyncio.wait_for(ticket.take(), 5)
+
+    for number in range(1, 4):
+        desk.on_events((token(number),))
+        (arrived,) = await asyncio.wait_for(ticket.take(), 5)
+        assert arrived.events == (token(number),)
+
+
+async def test_others_events_are_nobodys_here():
+    desk = Desk(ScriptedEngine(), asyncio.get_running_loop())
+    ticket = desk.submit(A)
+
+    desk.on_events((TokenEvent("b", (1,), "x"),))
+    desk.on_events((token(0),))
+
+    (arrived,) = await asyncio.wait_for(ticket.take(), 5)
+    assert arrived.events == (token(0),)
