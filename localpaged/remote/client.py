@@ -148,7 +148,7 @@ class Client:
             try:
                 response = await http.send(request, stream=True)
             except httpx2.TransportError as error:
-                if is_last or not is_worth_a_retry(error):
+                if is_last or not is_worth_a_retry(error, attempt):
                     raise
                 await asyncio.sleep(self._patience.wait_s(attempt))
                 continue

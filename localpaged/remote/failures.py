@@ -27,8 +27,13 @@ _TOO_LONG = re.compile(
 _TRY = "Try again when it is there; `localpaged models list` shows the address."
 
 
-def is_worth_a_retry(error: httpx2.TransportError) -> bool:
-    """Whether a request that never got through may get through in a moment."""
+def is_worth_a_retry(error: httpx2.TransportError, attempt: int) -> bool:
+    """Whether a request that was not answered may be in a moment; `attempt` counts from 1."""
+    if isinstance(error, (httpx2.NetworkError, httpx2.RemoteProtocolError)) and not isinstance(
+        error, httpx2.ConnectError
+    ):
+        # once: a connection that was kept may have been closed at the other end meanwhile
+        return attempt == 1
     # a host that is silent was waited for long enough
     if not isinstance(error, httpx2.ConnectError):
         return False

@@ -172,6 +172,16 @@ def test_a_busy_server_is_asked_again_and_its_word_on_when_is_kept(begin, endpoi
     assert run.recorder.text(ended.turn_id) == "At last." and len(endpoint.posts) == 3
 
 
+def test_a_connection_that_was_closed_at_the_other_end_is_made_anew_once(begin, endpoint):
+    endpoint.replies = [[reset], stream("Here I am")]
+    run = begin(endpoint)
+    assert run.recorder.text(run.ask().turn_id) == "Here I am"
+    endpoint.replies = [[reset]]
+    num_before = len(endpoint.posts)
+    assert "was lost before an answer" in run.fail().message
+    assert len(endpoint.posts) == num_before + 2
+
+
 def test_a_server_that_stays_busy_or_wants_a_long_wait_is_told(begin, endpoint):
     endpoint.replies = [json_reply(429, {"error": "slow down"}, retry_after="0")]
     run = begin(endpoint)
@@ -256,4 +266,4 @@ def test_what_keeps_a_request_from_getting_through(error, cause, told, is_retrie
     endpoint = Endpoint("box", "http://host:1/v1")
     found = not_reached(endpoint, failure)
     assert told in found.message and "internals" not in found.message + found.hint
-    assert is_worth_a_retry(failure) is is_retried
+    assert is_worth_a_retry(failure, 2) is is_retried
