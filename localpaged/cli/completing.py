@@ -35,14 +35,10 @@ ORDER BY updated_at DESC, id DESC LIMIT 1000
 def complete_models(
     ctx: click.Context, param: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
-    """The models that are here; behind a slash or a dot, files."""
+    """The models that are here and the endpoints of the config file; behind a slash or dot, files."""
     if incomplete[:1] in ("/", ".", "~"):
         return [CompletionItem(incomplete, type="file")]
-    try:
-        files = list(paths.models_dir().iterdir())
-    except OSError:
-        return []
-    names = sorted({file.stem for file in files if file.suffix in MODEL_SUFFIXES})
+    names = sorted({*_models(), *_endpoints()})
     return [CompletionItem(visible(name)) for name in names if name.startswith(incomplete)]
 
 
@@ -57,6 +53,25 @@ def complete_chats(
         for id_, title in _chats(are_deleted=is_undone)
         if id_.startswith(wanted) or wanted in title.casefold()
     ][:MAX_CHATS]
+
+
+def _models() -> set[str]:
+    try:
+        files = list(paths.models_dir().iterdir())
+    except OSError:
+        return set()
+    return {file.stem for file in files if file.suffix in MODEL_SUFFIXES}
+
+
+def _endpoints() -> set[str]:
+    import tomllib
+
+    try:
+        # what is wrong with the file is told by the command itself
+        remotes = tomllib.loads(paths.config_file().read_text()).get("remote", {})
+    except (OSError, ValueError):
+        return set()
+    return set(remotes) if isinstance(remotes, dict) else set()
 
 
 def _chats(*, are_deleted: bool) -> list[tuple[str, str]]:

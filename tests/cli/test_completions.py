@@ -82,6 +82,14 @@ def test_bash_completes_commands_options_choices_and_models(listed_home, program
     assert completed_in_bash(tmp_path, "models", "rm", "sec") == ["second"]
 
 
+def test_endpoints_of_the_config_file_are_models_too(listed_home):
+    paths.ensure_private_dir(paths.config_file().parent)
+    paths.config_file().write_text('[remote.sea-box]\nurl = "http://localhost:9/v1"\n')
+    assert offered("bash", "ask", "-m", "sea") == "plain,sea-box"
+    paths.config_file().write_text("no toml [")
+    assert offered("bash", "ask", "-m", "s") == "plain,smollm2-135m-instruct"
+
+
 @pytest.mark.skipif(shutil.which("bash") is None, reason="there is no bash")
 def test_bash_completes_chats_by_id_and_nothing_of_them_is_run(listed_home, program, tmp_path):
     chat_id = write_chat([("q", "a")], title=HOSTILE)
