@@ -35,7 +35,7 @@ ORDER BY updated_at DESC, id DESC LIMIT 1000
 def complete_models(
     ctx: click.Context, param: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
-    """The models that are here and the endpoints of the config file; behind a slash or dot, files."""
+    """The models here and the endpoints of the config file; behind a slash or a dot, files."""
     if incomplete[:1] in ("/", ".", "~"):
         return [CompletionItem(incomplete, type="file")]
     names = sorted({*_models(), *_endpoints()})
