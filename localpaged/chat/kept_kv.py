@@ -9,6 +9,7 @@ from typing import Protocol
 
 from localpaged.chat.models import Models
 from localpaged.chat.prompting import chat_prefix
+from localpaged.engine.params import CLIENT_PREFIX
 from localpaged.errors import LocalPagedError, StoreError
 from localpaged.kv_files import users
 from localpaged.kv_files.folder import kv_root
@@ -95,7 +96,12 @@ def forget(chat_id: str) -> None:
 
 
 def is_deleted(store: Store, chat_id: str) -> bool:
-    """Whether a chat is deleted; what is no chat of this history is not. A quick read."""
+    """Whether a chat is deleted; what is no chat of this history is not. A quick read.
+
+    Clients over HTTP count as deleted: nothing of what they ask is saved.
+    """
+    if chat_id.startswith(CLIENT_PREFIX):
+        return True
     try:
         return store.chat(chat_id).deleted_at is not None
     except LocalPagedError:

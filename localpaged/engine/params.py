@@ -18,6 +18,8 @@ BLOCK_SIZE_TOKENS = 16
 # What the authors of the default model recommend; small models wander when it is hotter.
 DEFAULT_TEMPERATURE = 0.2
 DEFAULT_TOP_P = 0.9
+CLIENT_PREFIX = "http "
+"""So begins the `chat_id` of who asks over HTTP: no chat of the history does."""
 MAX_STOPS = 16
 MAX_STOP_CHARS = 1_000
 MAX_BRANCHES = 64

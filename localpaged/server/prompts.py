@@ -9,7 +9,7 @@ from typing import Any
 
 from localpaged.chat.sampling import may_be_guessed, with_seed
 from localpaged.chat.thought import opens_thought
-from localpaged.engine.params import Request, SamplingParams
+from localpaged.engine.params import CLIENT_PREFIX, Request, SamplingParams
 from localpaged.errors import ConfigError, LocalPagedError
 from localpaged.plain_text import visible
 from localpaged.prompt import ChatModel, ToolChatModel, ToolStyle
@@ -28,8 +28,6 @@ from localpaged.server.offer import Offer, Served
 from localpaged.server.recent_answers import RecentAnswers
 
 MAX_USER_CHARS = 64
-CHAT_PREFIX = "http "
-"""What the engine knows a client's requests by begins with; no chat of the history does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,10 +128,10 @@ def _order(
         raise too_long(context=served.context_length, prompt=len(ids), answer=answer, param=param)
     try:
         request = Request(
-            id=f"{CHAT_PREFIX}{secrets.token_hex(12)}",
+            id=f"http-{secrets.token_hex(12)}",
             prompt_ids=ids,
             sampling=with_seed(asked.sampling),
-            chat_id=CHAT_PREFIX + visible(asked.user or client)[:MAX_USER_CHARS],
+            chat_id=CLIENT_PREFIX + visible(asked.user or client)[:MAX_USER_CHARS],
             model=served.engine_name,
             num_samples=asked.num_answers,
             is_continuation=is_continuation,

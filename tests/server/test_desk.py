@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 
+from localpaged.chat.kept_kv import is_deleted
 from localpaged.engine.events import Event, FinishEvent, FinishReason, PrefillEvent, TokenEvent
 from localpaged.engine.params import Request
 from localpaged.server import desk as module
 from localpaged.server.desk import Desk
+from localpaged.store.store import Store
 from testkit.scripted_engine import ScriptedEngine
 
 A = Request("a", (1, 2))
@@ -71,3 +73,15 @@ async def test_others_events_are_nobodys_here():
 
     (arrived,) = await asyncio.wait_for(ticket.take(), 5)
     assert arrived.events == (token(0),)
+
+
+def test_what_clients_ask_is_kept_in_no_file(served, home):
+    served.chat(user="somebody")
+    served.chat(user="\x1b" * 500)
+    store = Store.open()
+
+    for request in served.engine.submitted:
+        assert is_deleted(store, request.chat_id), "as far as files of KV go"
+        assert len(request.chat_id) <= 80
+        assert "\x1b" not in request.chat_id
+    store.close()
