@@ -16,11 +16,11 @@ from localpaged.server.errors import SERVER, ApiError, api_error_of
 from localpaged.server.guard import error_response
 
 DONE = b"data: [DONE]\n\n"
-STREAM_HEADERS = [
+STREAM_HEADERS = (
     (b"content-type", b"text/event-stream; charset=utf-8"),
     (b"cache-control", b"no-cache"),
     (b"x-accel-buffering", b"no"),
-]
+)
 
 
 class Answering(Response):
@@ -81,7 +81,9 @@ class Answering(Response):
         return Response(to_json(body), media_type="application/json")
 
     async def _send_stream(self, send: Send) -> None:
-        await send({"type": "http.response.start", "status": 200, "headers": STREAM_HEADERS})
+        # a list of its own, which middleware may add to
+        headers = list(STREAM_HEADERS)
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
         num_answers = self._answers.ticket.request.num_samples
         opening = [_event(chunk) for chunk in self._shape.first_chunks(num_answers)]
         await _send_body(send, b"".join(opening))

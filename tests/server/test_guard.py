@@ -76,6 +76,17 @@ def test_pages_of_allowed_origins_may_ask():
     assert bad.status_code == 403
 
 
+def test_what_one_page_may_is_not_told_to_others():
+    with scripted(origins=("https://good.example",)) as served:
+        served.http.headers["origin"] = "https://good.example"
+        first = served.chat(stream=True)
+        served.http.headers.pop("origin")
+        second = served.chat(stream=True)
+
+    assert first.headers["access-control-allow-origin"] == "https://good.example"
+    assert "access-control-allow-origin" not in second.headers
+
+
 @pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", ""])
 def test_a_body_that_a_page_could_send_unasked_is_refused(served: Served, kind):
     response = served.http.post(
