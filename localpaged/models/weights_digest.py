@@ -55,8 +55,11 @@ def weights_digest(
     for source in files:
         whole.update(f"{source.path.name} {source.num_bytes} ".encode())
         with source.path.open("rb", buffering=0) as file:
-            while chunk := file.read(CHUNK_BYTES):
+            left = source.num_bytes
+            # no further than it was long: one that grows meanwhile would be read for ever
+            while chunk := file.read(min(CHUNK_BYTES, left)):
                 whole.update(chunk)
+                left -= len(chunk)
                 done += len(chunk)
                 on_progress(done, total)
     if files_state(files) != state:

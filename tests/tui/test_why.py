@@ -125,3 +125,21 @@ async def test_hostile_texts_on_both_sides_stay_text(size):
             assert "before" in shown.text and "now" in shown.text
             assert shown.text.count("[b]$x[/b]") == 3
             assert not set("\x1b\u202e\u200b") & set(shown.text)
+
+
+def test_what_came_from_disk_is_told_and_why_not_more():
+    report = CacheReport(
+        CacheCause.RESTARTED, 1_300, 96, 1_200, restored_tokens=80, restore_note=HOSTILE
+    )
+    text = " ".join(line.plain for line in why_lines(report, 60))
+    assert "80 of those were restored from disk." in text
+    assert "[b]$x[/b]" in text and "\x1b" not in text and "\u202e" not in text
+    assert report_of(turn_with(report)) == report
+    assert "disk" not in " ".join(
+        line.plain for line in why_lines(CacheReport(CacheCause.NOTHING, 9, 8), 60)
+    )
+
+
+def turn_with(report: CacheReport) -> Turn:
+    turn = Turn("t", "c", None, None, TurnStatus.DONE, "m")
+    return replace(turn, cache_report=to_json(report))

@@ -1,0 +1,74 @@
+"""What KV depends on: every difference that changes KV makes another identity."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from localpaged import kv_keeping
+from localpaged.engine.kv_storage import KVStorage
+from localpaged.kv_keeping import kv_identity
+from localpaged.models.open_model import open_model
+from localpaged.models.opened_model import OpenedModel
+from testkit.tiny_model import save_tiny_model
+
+
+@pytest.fixture(scope="module")
+def opened(tmp_path_factory: pytest.TempPathFactory) -> OpenedModel:
+    return open_model(save_tiny_model(tmp_path_factory.mktemp("m") / "llama", "llama"))
+
+
+def fingerprint(
+    opened: OpenedModel,
+    *,
+    weights: str = "abc",
+    compute: str = "float32",
+    kv_dtype: torch.dtype = torch.float32,
+    block_size: int = 16,
+) -> str:
+    kv = KVStorage(opened.config, num_blocks=2, block_size=block_size, dtype=kv_dtype)
+    return kv_identity(opened, kv, weights=weights, compute=compute).fingerprint
+
+
+def test_the_same_computation_has_the_same_identity(opened):
+    assert fingerprint(opened) == fingerprint(replace(opened, name="renamed", title="x"))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"weights": "abd"},
+        {"compute": "int8"},
+        {"kv_dtype": torch.int8},
+        {"kv_dtype": torch.bfloat16},
+        {"block_size": 32},
+    ],
+    ids=str,
+)
+def test_every_way_to_compute_has_its_own(opened, change):
+    assert fingerprint(opened, **change) != fingerprint(opened)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"rope_theta": 5e5},
+        {"sliding_window": 64},
+        {"num_heads": 8},
+        {"rms_norm_eps": 1e-3},
+        {"has_qk_norm": True},
+    ],
+    ids=str,
+)
+def test_every_decoder_has_its_own(opened, change):
+    other = replace(opened, config=replace(opened.config, **change))
+    assert fingerprint(other) != fingerprint(opened)
+
+
+@pytest.mark.parametrize("name", ["__version__", "COMPUTATION"])
+def test_every_version_has_its_own(opened, monkeypatch, name):
+    before = fingerprint(opened)
+    monkeypatch.setattr(kv_keeping, name, "another")
+    assert fingerprint(opened) != before
