@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-MAX_TEXT_CHARS = 1 << 20
 _THOUGHTS = ("reasoning_content", "reasoning")
 
 
