@@ -13,7 +13,7 @@ from localpaged.store.store import Store
 from testkit.scripted_engine import ScriptedEngine
 
 A = Request("a", (1, 2))
-END = FinishEvent("a", FinishReason.STOP, None)  # type: ignore[arg-type]
+END = FinishEvent("a", FinishReason.STOP, None)
 
 
 def token(number: int) -> TokenEvent:

@@ -292,19 +292,6 @@ def test_prompts_that_are_no_prompts_are_refused(tiny_served):
     assert served.chat("").status_code == 200
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
-@given(odd=st.deferred(lambda: st.dictionaries(st.sampled_from(FIELDS), VALUES, max_size=4)))
-def test_any_body_leaves_the_real_engine_whole(tiny_served, odd):
-    served, core = tiny_served
-    short = {"max_tokens": 3} if "max_completion_tokens" not in odd else {}
-
-    response = served.chat(**{**short, **odd})
-
-    assert response.status_code < 500, response.text
-    assert core.is_idle
-    assert core.scheduler.kv.pool.num_held == 0
-
-
 FIELDS = (
     *("model", "messages", "temperature", "top_p", "n", "stop", "seed", "max_tokens", "stream"),
     *("logprobs", "top_logprobs", "tools", "tool_choice", "response_format", "logit_bias", "dry"),
@@ -348,3 +335,16 @@ def test_any_body_gets_an_answer_or_an_error_that_names_the_cause(served: Served
     assert response.status_code < 500, response.text
     if response.status_code != 200:
         error_of(response, response.status_code)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@given(odd=st.dictionaries(st.sampled_from(FIELDS), VALUES, max_size=4))
+def test_any_body_leaves_the_real_engine_whole(tiny_served, odd):
+    served, core = tiny_served
+    short = {"max_tokens": 3} if "max_completion_tokens" not in odd else {}
+
+    response = served.chat(**{**short, **odd})
+
+    assert response.status_code < 500, response.text
+    assert core.is_idle
+    assert core.scheduler.kv.pool.num_held == 0
