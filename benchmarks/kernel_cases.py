@@ -9,9 +9,15 @@ from typing import Any
 import torch
 
 from localpaged_kernels.card import Card
+from localpaged_kernels.gated.triton_impl import plan as plan_gated
+from localpaged_kernels.kv_cache.triton_impl import plan as plan_blocks
 from localpaged_kernels.launch import Launch
-from localpaged_kernels.paged_attention import triton_impl as attention
+from localpaged_kernels.norm.triton_impl import plan as plan_norm
 from localpaged_kernels.paged_attention.device_rows import DeviceRows
+from localpaged_kernels.paged_attention.triton_cascade import DeviceGroups, plan_cascade, splits_of
+from localpaged_kernels.paged_attention.triton_launches import Terms, plan, slots_for
+from localpaged_kernels.rope_write.triton_impl import plan as plan_write
+from localpaged_kernels.sampling.triton_impl import plan as plan_sample
 
 PROCESSORS = {80: 108, 86: 28, 89: 24, 90: 132, 100: 148, 120: 170}
 BF16, FP16, FP32 = torch.bfloat16, torch.float16, torch.float32
@@ -57,18 +63,116 @@ def _attention(
     )
     if "softcap" in numbers:
         numbers["sinks"] = empty(heads, dtype=FP32)
-    return attention.plan(
+    return plan(
         empty(*queries.shape, dtype=dtype),
         queries,
         kv,
         rows,
-        scale=dim**-0.5,
-        kv_scales=None if kv_dtype is None else empty(*kv.shape[:-1], dtype=FP32),
+        Terms(
+            dim**-0.5,
+            kv_scales=None if kv_dtype is None else empty(*kv.shape[:-1], dtype=FP32),
+            **numbers,
+        ),
         card=card(architecture),
         num_splits=num_splits,
         arrivals=empty(4096) if is_last_merging else None,
-        **numbers,
     )
+
+
+def _cascade(
+    architecture: int,
+    *,
+    heads: int,
+    kv_heads: int,
+    dim: int,
+    kv_dtype: torch.dtype | None = None,
+    num_rows: int = 16,
+) -> tuple[Launch, ...]:
+    queries = empty(num_rows, heads + 2 * kv_heads, dim, dtype=BF16)[:, :heads]
+    kv = empty(4096, 16, 2, kv_heads, dim, dtype=kv_dtype or BF16)
+    rows = DeviceRows(empty(num_rows, 512), empty(num_rows), None, 0, num_rows)
+    groups = DeviceGroups(empty(num_rows), empty(3), empty(2), empty(num_rows))
+    scales = None if kv_dtype is None else empty(*kv.shape[:-1], dtype=FP32)
+    slots = slots_for(queries, sum(splits_of(queries, kv, rows, groups, card(architecture))))
+    return plan_cascade(
+        empty(*queries.shape, dtype=BF16),
+        queries,
+        kv,
+        rows,
+        groups,
+        Terms(dim**-0.5, kv_scales=scales),
+        slots,
+        card=card(architecture),
+    )
+
+
+def _write(
+    architecture: int,
+    *,
+    heads: int,
+    kv_heads: int,
+    dim: int,
+    dtype: torch.dtype = BF16,
+    kv_dtype: torch.dtype | None = None,
+    has_norm: bool = True,
+) -> tuple[Launch, ...]:
+    del architecture  # compiled for all alike
+    kv = empty(4096, 16, 2, kv_heads, dim, dtype=kv_dtype or dtype)
+    launch = plan_write(
+        empty(8, heads, dim, dtype=dtype),
+        empty(8, heads + 2 * kv_heads, dim, dtype=dtype),
+        kv,
+        empty(8, dtype=torch.int64),
+        positions=empty(8, dtype=torch.int64),
+        cos=empty(4096, dim, dtype=FP32),
+        sin=empty(4096, dim, dtype=FP32),
+        scales=None if kv_dtype is None else empty(*kv.shape[:-1], dtype=FP32),
+        q_norm=empty(dim, dtype=dtype) if has_norm else None,
+        k_norm=empty(dim, dtype=dtype) if has_norm else None,
+        eps=1e-6,
+    )
+    return (launch,)
+
+
+def _copy(architecture: int, *, dtype: torch.dtype) -> tuple[Launch, ...]:
+    del architecture
+    pool, ids = empty(36, 4096, 16, 2, 8, 128, dtype=dtype), empty(16, dtype=torch.int64)
+    piece = empty(36, 16, 16, 2, 8, 128, dtype=dtype)
+    return (
+        plan_blocks(piece, pool, source_ids=ids),
+        plan_blocks(pool, piece, target_ids=ids),
+        plan_blocks(pool, pool, source_ids=ids, target_ids=ids),
+    )
+
+
+def _norm(
+    architecture: int, *, hidden: int, dtype: torch.dtype = BF16, has_residual: bool = True
+) -> tuple[Launch, ...]:
+    del architecture
+    x = empty(8, hidden, dtype=dtype)
+    weight = empty(hidden, dtype=dtype)
+    return (plan_norm(x, x, x, x if has_residual else None, weight, eps=1e-6),)
+
+
+def _gated(architecture: int, *, gate: Any, dtype: torch.dtype = BF16) -> tuple[Launch, ...]:
+    del architecture
+    return (plan_gated(empty(8, 12288, dtype=dtype), empty(8, 24576, dtype=dtype), gate),)
+
+
+def _sample(architecture: int, *, vocab: int) -> tuple[Launch, ...]:
+    del architecture
+    row = empty(8, dtype=FP32)
+    launch = plan_sample(
+        empty(8, dtype=torch.int64),
+        empty(8, dtype=torch.int8),
+        empty(8, vocab, dtype=FP32),
+        temperatures=row,
+        top_k=empty(8),
+        top_p=row,
+        min_p=row,
+        numbers=row,
+    )
+    return (launch,)
 
 
 _decode = partial(partial, _attention)
@@ -119,4 +223,30 @@ CASES: dict[str, Case] = {
     ),
     "chunk, fp32, 32/8 of 128": _chunk(heads=32, kv_heads=8, dim=128, dtype=FP32),
     "chunk, fp32, 8/4 of 256": _chunk(heads=8, kv_heads=4, dim=256, dtype=FP32, **_ALL),
+    "cascade, bf16, 32/8 of 128": partial(_cascade, heads=32, kv_heads=8, dim=128),
+    "cascade, bf16 on int8, 16/8 of 64": partial(
+        _cascade, heads=16, kv_heads=8, dim=64, kv_dtype=INT8
+    ),
+    "write, bf16, 32/8 of 128, norms": partial(_write, heads=32, kv_heads=8, dim=128),
+    "write, fp16, 9/3 of 64": partial(
+        _write, heads=9, kv_heads=3, dim=64, dtype=FP16, has_norm=False
+    ),
+    "write, fp32, 32/32 of 80": partial(
+        _write, heads=32, kv_heads=32, dim=80, dtype=FP32, has_norm=False
+    ),
+    "write, bf16 into int8, 32/8 of 128, norms": partial(
+        _write, heads=32, kv_heads=8, dim=128, kv_dtype=INT8
+    ),
+    "write, bf16 into fp8, 8/4 of 256, norms": partial(
+        _write, heads=8, kv_heads=4, dim=256, kv_dtype=FP8
+    ),
+    "copy of blocks, bf16": partial(_copy, dtype=BF16),
+    "norm of 4,096, bf16, residual": partial(_norm, hidden=4096),
+    "norm of 576, fp16, residual": partial(_norm, hidden=576, dtype=FP16),
+    "norm of 8,192, fp32": partial(_norm, hidden=8192, dtype=FP32, has_residual=False),
+    "SwiGLU, bf16": partial(_gated, gate="silu"),
+    "GeGLU, fp16": partial(_gated, gate="gelu", dtype=FP16),
+    "GeGLU with tanh, bf16": partial(_gated, gate="gelu_tanh"),
+    "draw from 151,936": partial(_sample, vocab=151936),
+    "draw from 49,152": partial(_sample, vocab=49152),
 }

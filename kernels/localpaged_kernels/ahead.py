@@ -52,13 +52,15 @@ def compile_ahead(launch: Launch, architecture: int) -> Build:
     signature: dict[str, str] = {}
     constants: dict[tuple[int, ...], Any] = {}
     attributes: dict[tuple[int, ...], list[list[object]]] = {}
-    for place, name in enumerate(names):
+    for place, (name, parameter) in enumerate(zip(names, launch.kernel.params, strict=True)):
         value = launch.constants.get(name, launch.args.get(name))
-        if name in launch.constants or value is None or (type(value) is int and value == 1):
+        is_special = not parameter.do_not_specialize
+        is_one = is_special and type(value) is int and value == 1
+        if name in launch.constants or value is None or is_one:
             signature[name], constants[place,] = "constexpr", value
             continue
         signature[name] = _type_of(value)
-        if _is_aligned(value):
+        if is_special and _is_aligned(value):
             attributes[place,] = [["tt.divisibility", 16]]
     built = triton.compile(
         ASTSource(launch.kernel, signature, constants, attributes),

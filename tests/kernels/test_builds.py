@@ -20,12 +20,12 @@ ARCHITECTURES = (80, 86, 89, 90, 100, 120)
 SHARED_LIMIT_BYTES = {80: 166912, 86: 101376, 89: 101376, 90: 232448, 100: 232448, 120: 101376}
 
 TELLING = {
-    80: ["decode, bf16 on fp8, 32/8 of 128", "chunk, bf16, 32/8 of 128"],
+    80: ["decode, bf16 on fp8, 32/8 of 128", "write, bf16 into fp8, 8/4 of 256, norms"],
     86: ["decode, bf16, 32/8 of 128, 16 parts, last merges", "chunk, bf16 on int8, 32/8 of 128"],
-    89: ["decode, fp16, 28/4 of 112"],
+    89: ["decode, fp16, 28/4 of 112", "draw from 151,936"],
     90: ["decode, bf16 on fp8, 32/8 of 128", "chunk, fp16 on fp8, 8/4 of 256"],
-    100: ["decode, bf16, 32/8 of 128, 16 parts"],
-    120: ["decode, bf16 on int8, 32/8 of 128", "chunk, bf16, 32/8 of 128, window, cap, sinks"],
+    100: ["cascade, bf16, 32/8 of 128", "norm of 4,096, bf16, residual", "SwiGLU, bf16"],
+    120: ["chunk, bf16, 32/8 of 128, window, cap, sinks", "copy of blocks, bf16"],
 }
 
 

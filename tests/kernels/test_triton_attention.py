@@ -1,10 +1,13 @@
 """Triton's paged attention does what the reference does, and reads nothing that it must not."""
 
+import inspect
+
 import pytest
 import torch
 
+from localpaged_kernels import paged_attention
 from localpaged_kernels.card import Card
-from localpaged_kernels.paged_attention import reference
+from localpaged_kernels.paged_attention import reference, triton_impl
 from localpaged_kernels.paged_attention.device_rows import DeviceRows, rows_of
 from localpaged_kernels.paged_attention.triton_launches import Terms, plan
 from testkit.attention_inputs import ROWS
@@ -205,6 +208,59 @@ def test_the_number_of_parts_follows_from_widths_and_never_from_lengths():
     again = plan(out, queries, kv, shorter, Terms(1.0), card=LARGE_CARD)
     assert [launch.grid for launch in planned] == [launch.grid for launch in again]
     assert planned[0].grid == (2, 2, 4)
+
+
+def test_what_grows_with_a_chat_is_no_constant_and_is_not_looked_at_closer():
+    compiled_for = set()
+    queries = torch.zeros(2, 4, 32)
+    for num_rows, width, num_splits in ((1, 7, 2), (2, 16, 4), (2, 4096, 16)):
+        kv = torch.zeros(9, 16, 2, 2, 32)
+        tables, lens = torch.zeros(num_rows, width).int(), torch.zeros(num_rows).int()
+        for starts in (None, torch.arange(num_rows + 1).int()):
+            rows = DeviceRows(tables, lens, starts, 0, num_rows)
+            for launch in plan(queries, queries, kv, rows, Terms(1.0), num_splits=num_splits):
+                compiled_for.add((launch.kernel, *sorted(launch.constants.items())))
+                changing = {"num_rows", "first_query", "table_stride", "num_splits", "num_slots"}
+                assert changing & set(launch.args) <= {
+                    p.name for p in raw_parameters(launch.kernel) if p.do_not_specialize
+                }
+    assert len(compiled_for) == 3, "decodes, chunks, and what puts parts together"
+
+
+def raw_parameters(kernel):
+    if DEVICE.type == "cuda":
+        return kernel.params
+    from triton.runtime.jit import KernelParam
+
+    spared = set(kernel.kwargs.get("do_not_specialize", ()))
+    signature = inspect.signature(kernel.fn)
+    return [
+        KernelParam(i, parameter, name in spared, False)
+        for i, (name, parameter) in enumerate(signature.parameters.items())
+    ]
+
+
+def test_a_gpu_gets_tritons_kernels_and_all_that_was_asked(monkeypatch):
+    class OnGpu(torch.Tensor):
+        device = torch.device("cuda")
+
+    asked = {}
+    monkeypatch.setattr(
+        triton_impl, "paged_attention", lambda *tensors, **numbers: asked.update(numbers)
+    )
+    queries, kv, scales, batch = build_poisoned(LONG, kv_dtype=INT8)
+    numbers = {"scale": 0.3, "window": 5, "softcap": 2.0, "sinks": torch.zeros(4)}
+    paged_attention(
+        queries.as_subclass(OnGpu), kv.as_subclass(OnGpu), batch, kv_scales=scales, **numbers
+    )
+    assert asked == {**numbers, "kv_scales": scales, "decode_dtype": None}
+
+
+def test_the_cpu_knows_caps_and_sinks_too():
+    queries, kv, _, batch = build_poisoned(LONG, dtype=FP32, **NARROW)
+    numbers = {"scale": 0.3, "softcap": 2.0, "sinks": torch.linspace(-1, 1, 4)}
+    got = paged_attention(queries, kv, batch, **numbers)
+    assert torch.equal(got, reference.paged_attention(queries, kv, batch, **numbers))
 
 
 def test_the_reference_caps_scores_and_lets_sinks_take_weight():

@@ -86,8 +86,10 @@ def test_every_head_size(dim):
 @pytest.mark.parametrize("kv_dtype", [INT8, FP8], ids=str)
 def test_values_are_rounded_as_the_plain_write_rounds_them_to_the_bit(kv_dtype):
     tensors = inputs(dtype=FP32, kv_dtype=kv_dtype, dim=256, kv_heads=1)
-    steps = torch.cat((torch.arange(-127, 128) + 0.5, torch.tensor([127.0])))
-    tensors["qkv"][0, -1] = steps if kv_dtype is INT8 else steps * 448 / 127.5
+    # The scale is 1, and many numbers lie halfway between two that there are.
+    halves = torch.cat((torch.arange(-127, 127) + 0.5, torch.tensor([127.0, 0.0])))
+    whole = torch.cat((torch.arange(-127, 128), torch.tensor([448])))
+    tensors["qkv"][0, -1] = halves if kv_dtype is INT8 else whole
     tensors["qkv"][1, -1] = torch.logspace(-5, 0, 256) * 448
     tensors["qkv"][2, -1] = 0
     card = on_device({k: None if v is None else v.clone() for k, v in tensors.items()})

@@ -17,6 +17,7 @@ from localpaged_kernels.launch import Launch
 from localpaged_kernels.paged_attention.cascade import cascade_of
 from localpaged_kernels.paged_attention.device_rows import DeviceRows
 from localpaged_kernels.paged_attention.triton_launches import (
+    MAX_SPLITS,
     Shape,
     Slots,
     Terms,
@@ -144,7 +145,8 @@ def plan_cascade(
     )
     if arrivals is not None:
         return (shared_launch, own_launch)
-    return (shared_launch, own_launch, merge_launch(out, slots, terms.sinks, rows))
+    merging = merge_launch(out, slots, terms.sinks, rows, most=2 * MAX_SPLITS)
+    return (shared_launch, own_launch, merging)
 
 
 def splits_of(

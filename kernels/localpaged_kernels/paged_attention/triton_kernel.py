@@ -41,18 +41,18 @@ def _numbers(raw, dtype: tl.constexpr, IS_SOFT_FP8: tl.constexpr):
 
 @triton.jit
 def _merge(
-    out_ptr, parts_ptr, tops_ptr, sums_ptr, sinks_ptr, query, head,
+    out_ptr, parts_ptr, tops_ptr, sums_ptr, sinks_ptr, query, head, num_slots,
     HEADS: tl.constexpr, HEAD_DIM: tl.constexpr, DIM: tl.constexpr, SLOTS: tl.constexpr,
-    NUM_SLOTS: tl.constexpr, HAS_SINKS: tl.constexpr,
+    HAS_SINKS: tl.constexpr,
 ):  # fmt: skip
     slots = tl.arange(0, SLOTS)
     dims = tl.arange(0, DIM)
-    is_slot = slots < NUM_SLOTS
+    is_slot = slots < num_slots
     is_dim = dims < HEAD_DIM
     place = query.to(tl.int64) * HEADS + head
     # Other programs wrote these: past the first cache, which does not see other processors.
     tops = tl.load(
-        tops_ptr + place * NUM_SLOTS + slots, mask=is_slot, other=-float("inf"),
+        tops_ptr + place * num_slots + slots, mask=is_slot, other=-float("inf"),
         cache_modifier=".cg",
     )  # fmt: skip
     is_live = tops > -float("inf")
@@ -62,13 +62,13 @@ def _merge(
         top = tl.maximum(top, sink)
     shares = tl.where(is_live, tl.exp2(tl.where(is_live, tops, top) - top), 0.0)
     sums = tl.load(
-        sums_ptr + place * NUM_SLOTS + slots, mask=is_live, other=0.0, cache_modifier=".cg"
+        sums_ptr + place * num_slots + slots, mask=is_live, other=0.0, cache_modifier=".cg"
     )
     total = tl.sum(sums * shares, 0)
     if HAS_SINKS:
         total += tl.exp2(sink - top)
     parts = tl.load(
-        parts_ptr + (place * NUM_SLOTS + slots)[:, None] * HEAD_DIM + dims[None, :],
+        parts_ptr + (place * num_slots + slots)[:, None] * HEAD_DIM + dims[None, :],
         mask=is_live[:, None] & is_dim[None, :], other=0.0, cache_modifier=".cg",
     )  # fmt: skip
     out = tl.sum(parts * shares[:, None], 0) / tl.where(total > 0, total, 1.0)
@@ -76,29 +76,35 @@ def _merge(
     tl.store(out_ptr + place * HEAD_DIM + dims, out.to(out_ptr.dtype.element_ty), mask=is_dim)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["num_slots"])
 def merge(
-    out_ptr, parts_ptr, tops_ptr, sums_ptr, sinks_ptr,
+    out_ptr, parts_ptr, tops_ptr, sums_ptr, sinks_ptr, num_slots,
     HEADS: tl.constexpr, HEAD_DIM: tl.constexpr, DIM: tl.constexpr, SLOTS: tl.constexpr,
-    NUM_SLOTS: tl.constexpr, HAS_SINKS: tl.constexpr,
+    HAS_SINKS: tl.constexpr,
 ):  # fmt: skip
     _merge(
         out_ptr, parts_ptr, tops_ptr, sums_ptr, sinks_ptr, tl.program_id(0), tl.program_id(1),
-        HEADS, HEAD_DIM, DIM, SLOTS, NUM_SLOTS, HAS_SINKS,
+        num_slots, HEADS, HEAD_DIM, DIM, SLOTS, HAS_SINKS,
     )  # fmt: skip
 
 
-@triton.jit
+# What changes from step to step: its being 1 or a multiple of 16 must not compile anything anew.
+_CHANGING = [
+    "num_rows", "first_query", "table_stride", "window", "num_splits", "first_slot", "num_slots",
+]  # fmt: skip
+
+
+@triton.jit(do_not_specialize=_CHANGING)
 def attend(
     out_ptr, parts_ptr, tops_ptr, sums_ptr, arrivals_ptr, sinks_ptr,
     queries_ptr, kv_ptr, scales_ptr, tables_ptr, starts_ptr, lens_ptr, skips_ptr, members_ptr,
     num_rows, first_query, table_stride, query_stride, query_head_stride,
     block_stride, token_stride, side_stride, head_stride,
     scale_block_stride, scale_token_stride, scale_side_stride,
-    scale, softcap, window, num_splits, first_slot,
+    scale, softcap, window, num_splits, first_slot, num_slots,
     HEADS: tl.constexpr, GROUP: tl.constexpr, HEAD_DIM: tl.constexpr, DIM: tl.constexpr,
     BLOCK_SIZE: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_Q: tl.constexpr, TILE: tl.constexpr,
-    SLOTS: tl.constexpr, NUM_SLOTS: tl.constexpr, IS_ONE_QUERY: tl.constexpr,
+    SLOTS: tl.constexpr, IS_ONE_QUERY: tl.constexpr,
     IS_SHARED: tl.constexpr, IS_WHOLE: tl.constexpr, IS_LAST_MERGING: tl.constexpr,
     HAS_SKIPS: tl.constexpr, HAS_WINDOW: tl.constexpr, HAS_SOFTCAP: tl.constexpr,
     HAS_SINKS: tl.constexpr, HAS_SCALES: tl.constexpr, IS_SOFT_FP8: tl.constexpr,
@@ -239,7 +245,7 @@ def attend(
             out.to(out_ptr.dtype.element_ty), mask=is_row[:, None] & is_dim[None, :],
         )  # fmt: skip
     else:
-        places = (query * HEADS + head) * NUM_SLOTS + first_slot + split
+        places = (query * HEADS + head) * num_slots + first_slot + split
         # What is not a number must not pass for a part that saw nothing.
         top = tl.where(total == total, top, 0.0)
         tl.store(tops_ptr + places, top, mask=is_row)
@@ -259,5 +265,5 @@ def attend(
                     _merge(
                         out_ptr, parts_ptr, tops_ptr, sums_ptr, sinks_ptr,
                         start + first + i // GROUP, kv_head * GROUP + i % GROUP,
-                        HEADS, HEAD_DIM, DIM, SLOTS, NUM_SLOTS, HAS_SINKS,
+                        num_slots, HEADS, HEAD_DIM, DIM, SLOTS, HAS_SINKS,
                     )  # fmt: skip

@@ -216,6 +216,7 @@ def attend_launch(
         "window": terms.window or 0,
         "num_splits": grid[2],
         "first_slot": first_slot,
+        "num_slots": slots.count,
     }
     constants = {
         "HEADS": queries.shape[1],
@@ -226,8 +227,7 @@ def attend_launch(
         "BLOCK_M": shape.block_m,
         "BLOCK_Q": shape.block_q,
         "TILE": shape.tile,
-        "SLOTS": power_of_two(slots.count),
-        "NUM_SLOTS": slots.count,
+        "SLOTS": MAX_SPLITS if skips is None else 2 * MAX_SPLITS,
         "IS_ONE_QUERY": rows.starts is None,
         "IS_SHARED": members is not None,
         "IS_WHOLE": slots.count == 0,
@@ -244,9 +244,14 @@ def attend_launch(
 
 
 def merge_launch(
-    out: torch.Tensor, slots: Slots, sinks: torch.Tensor | None, rows: DeviceRows
+    out: torch.Tensor,
+    slots: Slots,
+    sinks: torch.Tensor | None,
+    rows: DeviceRows,
+    *,
+    most: int = MAX_SPLITS,
 ) -> Launch:
-    """Return the launch that puts all parts of the rows' queries together."""
+    """Return the launch that puts the parts of the rows' queries together, `most` or fewer."""
     from localpaged_kernels.paged_attention.triton_kernel import merge
 
     heads, head_dim = out.shape[1:]
@@ -260,13 +265,13 @@ def merge_launch(
             "tops_ptr": slots.tops[first:last],
             "sums_ptr": slots.sums[first:last],
             "sinks_ptr": sinks,
+            "num_slots": slots.count,
         },
         {
             "HEADS": heads,
             "HEAD_DIM": head_dim,
             "DIM": power_of_two(head_dim),
-            "SLOTS": power_of_two(slots.count),
-            "NUM_SLOTS": slots.count,
+            "SLOTS": most,
             "HAS_SINKS": sinks is not None,
         },
         num_warps=4,
