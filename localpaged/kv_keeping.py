@@ -12,7 +12,7 @@ from localpaged.kv_files.folder import KVFolder
 from localpaged.kv_files.identity import KVIdentity
 from localpaged.kv_files.keeper import KVKeeper
 from localpaged.models.opened_model import OpenedModel
-from localpaged.models.weights_digest import files_state, weights_digest
+from localpaged.models.weights_digest import files_version, weights_digest
 
 if TYPE_CHECKING:
     from localpaged.engine.kv_storage import KVStorage
@@ -38,7 +38,7 @@ class KVKeeping:
         self._opened = opened
         self._budget_bytes = budget_bytes
         self._is_deleted = is_deleted
-        self._state = _state_of(opened)
+        self._version = _version_of(opened)
 
     def keeper(self, kv: KVStorage, *, compute: str, on_progress: OnProgress) -> KVKeeper | None:
         """Return the keeper; None, and the log tells why, when KV cannot be kept.
@@ -50,7 +50,7 @@ class KVKeeping:
         except OSError as error:
             log.warning("KV is not kept in files: %s", error.strerror or error)
             return None
-        if not self._state or _state_of(self._opened) != self._state:
+        if not self._version or _version_of(self._opened) != self._version:
             log.warning("KV is not kept in files: the model's files changed while it loaded")
             return None
         identity = kv_identity(self._opened, kv, weights=weights, compute=compute)
@@ -78,8 +78,8 @@ def kv_identity(opened: OpenedModel, kv: KVStorage, *, weights: str, compute: st
     return KVIdentity(facts, kv.block_size, kv.forms)
 
 
-def _state_of(opened: OpenedModel) -> str:
+def _version_of(opened: OpenedModel) -> str:
     try:
-        return files_state(opened.files)
+        return files_version(opened.files)
     except OSError:
         return ""

@@ -30,13 +30,22 @@ FRESH_S = 2.0
 
 
 def files_state(files: Sequence[SourceFile]) -> str:
-    """Return what changes whenever one of the files does. Raises OSError."""
-    states = []
+    """Return what changes whenever one of the files is touched in any way. Raises OSError."""
+    touched = [file.path.stat().st_ctime_ns for file in files]
+    return hashlib.blake2b(f"{files_version(files)} {touched}".encode(), digest_size=16).hexdigest()
+
+
+def files_version(files: Sequence[SourceFile]) -> str:
+    """Return what changes when one of the files is written or replaced, unless its time is forged.
+
+    Another link to a file, or other rights, change its state alone. Raises OSError.
+    """
+    versions = []
     for file in files:
         status = file.path.stat()
-        times = (status.st_mtime_ns, status.st_ctime_ns)
-        states.append((file.path.name, status.st_dev, status.st_ino, status.st_size, *times))
-    return hashlib.blake2b(repr(states).encode(), digest_size=16).hexdigest()
+        numbers = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
+        versions.append((file.path.name, *numbers))
+    return repr(versions)
 
 
 def weights_digest(
@@ -46,7 +55,7 @@ def weights_digest(
 
     `on_progress` is told bytes that were read and all there are. Raises OSError.
     """
-    state = files_state(files)
+    state, version = files_state(files), files_version(files)
     known = _kept()
     if state in known:
         return known[state]
@@ -62,11 +71,11 @@ def weights_digest(
                 left -= len(chunk)
                 done += len(chunk)
                 on_progress(done, total)
-    if files_state(files) != state:
+    if files_version(files) != version:
         raise OSError(None, "the model's files change while they are read")
     digest = whole.hexdigest()
     touched_s = max(file.path.stat().st_ctime for file in files)
-    if time.time() - touched_s > FRESH_S:
+    if time.time() - touched_s > FRESH_S and files_state(files) == state:
         _keep({**dict(list(known.items())[1 - MAX_KEPT :]), state: digest})
     return digest
 

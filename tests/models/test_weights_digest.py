@@ -76,6 +76,15 @@ def test_a_damaged_cache_is_made_again(files, content):
     assert list(module._kept().values()) == [digest]
 
 
+def test_another_link_to_a_file_costs_reading_it_once_more_and_no_more(files, tmp_path):
+    def link(done: int, total: int) -> None:
+        if not (tmp_path / "link").exists():
+            os.link(files[0].path, tmp_path / "link")
+
+    assert weights_digest(files, link) == weights_digest(files)
+    assert list(module._kept()) == [files_state(files)]
+
+
 def test_only_so_many_are_kept(files, monkeypatch):
     monkeypatch.setattr(module, "MAX_KEPT", 2)
     for number in range(4):
