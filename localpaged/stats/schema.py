@@ -3,8 +3,7 @@
 `docs/stats.md` has the exact meaning of every number. The JSON form has the names of the fields
 below, and of the properties that follow from them; `from_json` passes over what it does not know,
 so that a newer program of the same major version can be read, and `SCHEMA_MAJOR` changes when a
-meaning does. Times are Unix seconds,
-sizes bytes; a number that is not known is None, never 0.
+meaning does. Times are Unix seconds, sizes bytes; a number that is not known is None, never 0.
 """
 
 from __future__ import annotations
@@ -107,7 +106,7 @@ class Latency:
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """Tokens a second of the last seconds, and rows a step; 0 while nothing runs."""
+    """Tokens a second, and rows a step, of the last second; 0 while nothing runs."""
 
     prefill_tokens_per_s: float = 0.0
     decode_tokens_per_s: float = 0.0
@@ -116,7 +115,7 @@ class Rates:
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """Counts since the model was loaded.
+    """Counts of the whole run, however often the model was loaded.
 
     prompt_tokens == cached_prompt_tokens + what had to be computed. `prefilled_tokens` are all
     tokens computed by reading, again after a preemption included. `busy_s` is the time of steps.
@@ -274,7 +273,7 @@ class ModelStats:
 
     @property
     def hit_bytes(self) -> int:
-        """KV that was found instead of computed, since the model was loaded."""
+        """KV that was found instead of computed, in the whole run."""
         blocks = self.blocks
         hit_bytes = self.totals.cached_prompt_tokens * blocks.bytes_per_block
         return hit_bytes // max(1, blocks.tokens_per_block)

@@ -63,7 +63,11 @@ class ModelWatch:
 
     def totals(self, snapshot: EngineSnapshot) -> Totals:
         """Return what the whole run counted, up to this picture."""
-        return _plus(self._before, _totals(snapshot))
+        now = _totals(snapshot)
+        before = self._before
+        if self._is_loaded_anew(now):
+            before = _plus(before, self._last)
+        return _plus(before, now)
 
     def latencies(self, snapshot: EngineSnapshot) -> tuple[Latency, Latency]:
         """Return the percentiles of first tokens and of intervals."""
@@ -78,8 +82,7 @@ class ModelWatch:
     def sample(self, snapshot: EngineSnapshot, *, now_s: float) -> None:
         """Add a point for the time since the last one; `now_s` is on the engine's clock."""
         now = _totals(snapshot)
-        if now.steps < self._last.steps or now.requests < self._last.requests:
-            # loaded anew: it counts from 0
+        if self._is_loaded_anew(now):
             self._before = _plus(self._before, self._last)
             self._last = Totals()
         at_s = now_s if now_s - snapshot.taken_s > STALE_S else snapshot.taken_s
@@ -91,6 +94,9 @@ class ModelWatch:
         points = self._points(snapshot, added)
         for name, ring in self._rings.items():
             ring.append(points[name])
+
+    def _is_loaded_anew(self, now: Totals) -> bool:
+        return now.steps < self._last.steps or now.requests < self._last.requests
 
     def _points(self, snapshot: EngineSnapshot, added: Totals) -> dict[str, float | None]:
         ttft, inter_token = self.latencies(snapshot)

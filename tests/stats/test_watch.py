@@ -97,6 +97,14 @@ def test_totals_only_grow_however_often_a_model_is_loaded_anew(loadings):
         assert watch.totals(gone).generated_tokens == expected
 
 
+def test_who_looks_right_after_a_model_was_loaded_anew_sees_the_whole_run():
+    watch = watch_of(picture(1.0, requests=2, steps=9, generated_tokens=30))
+    anew = picture(1.5, requests=1, steps=2, generated_tokens=4)
+    assert watch.totals(anew).generated_tokens == 34
+    watch.sample(anew, now_s=2.0)
+    assert watch.totals(anew).generated_tokens == 34
+
+
 @given(st.integers(0, 99), st.integers(0, 99), st.integers(0, 99), st.integers(0, 99))
 def test_classes_of_blocks_sum_up_to_all(active, pinned, cached, free):
     blocks = blocks_of(
