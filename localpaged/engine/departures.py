@@ -33,6 +33,20 @@ class _Piece:
 
 
 @dataclass(slots=True)
+class _Round:
+    """What is left of a round: prefixes, and the pieces of the one that has its turn.
+
+    `room_bytes` is what the budget has for the files of those to come.
+    """
+
+    paths: deque[KeptPath]
+    room_bytes: int
+    pieces: deque[_Piece] = field(default_factory=deque)
+    seen: set[FileName] = field(default_factory=set)
+    files: dict[str, list[FileName]] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
 class Departures:
     """A round of writing: what is pinned first, then the chats that were used last.
 
@@ -44,48 +58,48 @@ class Departures:
     store: BlockStore
     keeper: KVKeeper
     min_blocks: int = MIN_BLOCKS
-    _pieces: deque[_Piece] | None = None
-    _files: dict[str, list[FileName]] = field(default_factory=dict)
+    _round: _Round | None = None
 
     @property
     def is_under_way(self) -> bool:
         """Whether a round has begun and not ended."""
-        return self._pieces is not None
+        return self._round is not None
 
     def break_off(self) -> None:
         """End a round where it is: there is something else to do."""
-        self._pieces = None
+        self._round = None
 
     def go_on(self) -> bool:
-        """Copy one piece out; whether that was the end of the round."""
-        if self._pieces is None:
-            self._pieces = self._plan()
-            self.keeper.begin_round(self._files)
-        if self._pieces:
-            self._put_away(self._pieces.popleft())
-        if self._pieces:
-            return False
-        self._pieces = None
-        self.keeper.end_round(self._files)
-        return True
+        """Copy one piece out, or find the pieces of the next prefix; whether the round is over."""
+        if self._round is None:
+            paths = paths_to_keep(self.kv, min_blocks=self.min_blocks)
+            self._round = _Round(deque(paths), self.keeper.budget_bytes)
+        now = self._round
+        if now.pieces:
+            self._put_away(now.pieces.popleft())
+        elif now.paths:
+            self._plan(now, now.paths.popleft())
+        else:
+            self._round = None
+            # The files of the chat that comes last are the most recent ones.
+            self.keeper.end_round(dict(reversed(now.files.items())))
+            return True
+        return False
 
-    def _plan(self) -> deque[_Piece]:
-        pieces: dict[FileName, _Piece] = {}
-        self._files = {}
-        room = self.keeper.budget_bytes
-        for path in paths_to_keep(self.kv, min_blocks=self.min_blocks):
-            names = list(self._pieces_of(path))
-            room -= sum(self._file_bytes(p) for p in names if p.name not in pieces)
-            if room < 0:
-                break
-            for piece in names:
-                if not self.keeper.has(piece.name):
-                    pieces.setdefault(piece.name, piece)
-            for chat in path.chats or ("",):
-                self._files.setdefault(chat, []).extend(piece.name for piece in names)
-        # The files of the chat that comes last are the most recent ones.
-        self._files = dict(reversed(self._files.items()))
-        return deque(pieces.values())
+    def _plan(self, now: _Round, path: KeptPath) -> None:
+        """Find the pieces of a prefix that no file has, unless it is too much."""
+        whole = list(self._pieces_of(path))
+        pieces = [piece for piece in whole if piece.name not in now.seen]
+        now.room_bytes -= sum(self._file_bytes(piece) for piece in pieces)
+        if now.room_bytes < 0:
+            now.paths.clear()
+            return
+        now.seen.update(piece.name for piece in pieces)
+        now.pieces.extend(piece for piece in pieces if not self.keeper.has(piece.name))
+        names = [piece.name for piece in whole]
+        self.keeper.note(dict.fromkeys(path.chats, names))
+        for chat in path.chats or ("",):
+            now.files.setdefault(chat, []).extend(names)
 
     def _pieces_of(self, path: KeptPath) -> Iterator[_Piece]:
         identity = self.keeper.identity

@@ -135,8 +135,8 @@ class KVKeeper:
         self._max_outstanding_bytes = MAX_LAST_BYTES
         self._is_synced = not is_last
 
-    def begin_round(self, paths: Mapping[str, Sequence[FileName]]) -> None:
-        """Note which files each chat is about to use: it must be possible to forget it."""
+    def note(self, paths: Mapping[str, Sequence[FileName]]) -> None:
+        """Note which files each chat is about to use, so that they can be deleted with it."""
         self._enqueue(partial(self._note, dict(paths)))
 
     def end_round(self, paths: Mapping[str, Sequence[FileName]]) -> None:
@@ -186,6 +186,8 @@ class KVKeeper:
                 return
             try:
                 job()
+            except OSError as error:
+                log.warning("The folder of KV files cannot be used: %s", error)
             except Exception:  # the thread's border: the next file may be better
                 log.exception("a KV file could not be dealt with")
 

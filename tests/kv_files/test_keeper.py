@@ -58,7 +58,7 @@ def make_keeper(home):
 
 def write(keeper: KVKeeper, segment: Segment, chats=("chat",)) -> None:
     name = name_of(segment, IDENTITY)
-    keeper.begin_round({chat: [name] for chat in chats})
+    keeper.note({chat: [name] for chat in chats})
     keeper.write(segment, name, chats)
     keeper.end_round({chat: [name] for chat in chats})
 

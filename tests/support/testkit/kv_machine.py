@@ -175,7 +175,7 @@ class KVMachine(RuleBasedStateMachine):
     def the_keeper_works(self, count: int) -> None:
         self.keeper.work(count)
 
-    @rule(num_steps=st.integers(1, 8), is_all_evicted=st.booleans())
+    @rule(num_steps=st.integers(1, 20), is_all_evicted=st.booleans())
     def nobody_asks_anything_for_a_while(self, num_steps: int, is_all_evicted: bool) -> None:
         self._run_until_idle()
         self.keeper.ring()
