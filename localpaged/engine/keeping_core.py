@@ -193,7 +193,10 @@ class KeepingCore(EngineCore):
         if request.prompt_logprobs is not None or request.id in self._held:
             return False
         token_s = self.scheduler.pace.token_s
-        return self._restores.is_worth(request.prompt_ids, token_s=token_s)
+        try:
+            return self._restores.is_worth(request.prompt_ids, token_s=token_s)
+        except (TypeError, ValueError, OverflowError):
+            return False  # no token ids at all: the EngineCore refuses them with a sentence
 
     def _wait(self, held: _Held) -> None:
         """Give the next file so long as computing what is in it would take, or a moment."""

@@ -272,6 +272,14 @@ def test_what_others_hold_is_never_taken(tmp_path):
     assert second.outcomes["chat"].prefill[0].restore_note == NO_ROOM
 
 
+@pytest.mark.parametrize("prompt", [(), (2**40,) * 40, (-1,) * 40, ("x",) * 40, (None,) * 40])
+def test_what_is_no_prompt_is_refused_like_anywhere(tmp_path, prompt):
+    run = Run(tmp_path)
+    run.submit("a", prompt)
+    assert run.outcomes["a"].fail is not None
+    run.core.check()
+
+
 def test_a_request_that_waits_can_be_cancelled_and_failed(tmp_path):
     first = Run(tmp_path)
     first.ask("chat", PROMPT)
