@@ -45,10 +45,14 @@ def open_database(path: Path) -> tuple[Database, Path]:
         return db, path
 
 
-def connect(path: Path, *, is_reader: bool = False) -> Database:
-    """Open a connection; a reader's refuses to write. The file must be there."""
+def connect(path: Path, *, is_reader: bool = False, is_still: bool = False) -> Database:
+    """Open a connection; a reader's refuses to write. The file must be there.
+
+    `is_still`: nobody writes to it, so SQLite needs no files of its own beside it.
+    """
+    how = "immutable=1" if is_still else "mode=rw"
     connection = sqlite3.connect(
-        f"{path.absolute().as_uri()}?mode=rw",
+        f"{path.absolute().as_uri()}?{how}",
         uri=True,
         timeout=BUSY_TIMEOUT_MS / 1_000,
         check_same_thread=False,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,10 +31,10 @@ def read_facts(path: Path) -> HistoryFacts:
     with explained(path):
         if not paths.is_there(path):
             return HistoryFacts(path)
-        db = connect(path, is_reader=True)
+        db = _open(path)
         try:
             # what was written last may still be in the log beside it
-            parts = (path, path.with_name(path.name + "-wal"))
+            parts = (path, _log_of(path))
             runs = _runs(db, limit=1)
             return HistoryFacts(
                 path,
@@ -51,11 +52,23 @@ def read_runs(path: Path, *, limit: int) -> Sequence[RunSummary]:
     with explained(path):
         if not paths.is_there(path):
             return []
-        db = connect(path, is_reader=True)
+        db = _open(path)
         try:
             return _runs(db, limit=limit)
         finally:
             db.close()
+
+
+def _open(path: Path) -> Database:
+    # where a log is, somebody writes, and then there is what SQLite needs to read, too
+    as_effective = os.access in os.supports_effective_ids
+    may_write = os.access(path.parent, os.W_OK, effective_ids=as_effective)
+    is_still = not may_write and not _log_of(path).exists()
+    return connect(path, is_reader=True, is_still=is_still)
+
+
+def _log_of(path: Path) -> Path:
+    return path.with_name(path.name + "-wal")
 
 
 def _runs(db: Database, *, limit: int) -> list[RunSummary]:

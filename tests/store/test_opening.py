@@ -16,6 +16,7 @@ from sqlite_utils import Database
 from localpaged import paths
 from localpaged.errors import DatabaseDamaged, StoreError
 from localpaged.store.database import connect, open_database, set_journal
+from localpaged.store.facts import read_facts, read_runs
 from localpaged.store.locks import exclusive
 from localpaged.store.store import Store
 from testkit.builders import make_chat
@@ -121,6 +122,21 @@ def test_a_read_only_folder_is_refused(as_ordinary_user: Path):
             Store.open(folder / "new.db")
     finally:
         folder.chmod(0o700)
+
+
+@pytest.mark.parametrize("is_folder", [True, False])
+def test_what_cannot_be_written_can_be_looked_at(as_ordinary_user: Path, is_folder: bool):
+    path = as_ordinary_user / "locked" / "chats.db"
+    store = Store.open(path)
+    make_chat(store, texts=["question", "answer"])
+    store.close()
+    locked = path.parent if is_folder else path
+    locked.chmod(0o500 if is_folder else 0o400)
+    try:
+        assert read_facts(path).messages == 2
+        assert read_runs(path, limit=3) == []
+    finally:
+        path.parent.chmod(0o700)
 
 
 def test_a_link_to_another_users_file_is_not_followed(as_ordinary_user: Path):
