@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from localpaged.engine.core_set import CoreSet
 from localpaged.engine.events import FinishReason
 from localpaged.engine.keeping_core import IDLE_S
 from localpaged.engine.restores import NO_ROOM, TOO_SLOW
@@ -355,3 +356,25 @@ def test_nothing_new_is_written_twice(tmp_path):
     run.ask("chat", PROMPT)
     run.idle()
     assert len(times) == len(run.files())
+
+
+def test_a_model_that_is_unloaded_leaves_its_files(tmp_path):
+    run = Run(tmp_path)
+    run.ask("chat", PROMPT)
+    cores = CoreSet(wake=lambda: None)
+    cores.add("model", run.core)
+    cores.remove("model")
+    cores.park(wait_s=0)
+    assert len(run.files()) == 2
+    cores.park(wait_s=0)
+
+
+def test_a_model_whose_files_cannot_be_written_is_unloaded_all_the_same(tmp_path, monkeypatch):
+    run = Run(tmp_path)
+    run.ask("chat", PROMPT)
+    monkeypatch.setattr(ManualKeeper, "close", None)
+    cores = CoreSet(wake=lambda: None)
+    cores.add("model", run.core)
+    cores.remove("model")
+    cores.park(wait_s=0)
+    assert not cores.names
