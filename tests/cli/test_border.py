@@ -55,7 +55,7 @@ def test_an_unexpected_error_is_a_sentence_and_its_traceback_is_in_the_log(home,
 def test_an_engine_that_breaks_is_a_sentence_and_its_traceback_is_in_the_log(
     ready_home, monkeypatch
 ):
-    def load_broken(open_model, settings, on_load):
+    def load_broken(*parts, **options):
         raise ZeroDivisionError("division by zero")
 
     monkeypatch.setattr(wiring, "load_core", load_broken)
@@ -75,6 +75,7 @@ def test_a_log_that_cannot_be_written_changes_no_exit_code(home, broken):
     assert f"The log {paths.log_file()} cannot be written" in done.err
 
 
+@pytest.mark.filterwarnings("default:old function")
 def test_warnings_errors_and_dead_threads_are_in_the_log_not_on_the_terminal(home, capfd):
     hook = threading.excepthook
     with logging_to_file():

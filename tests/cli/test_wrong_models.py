@@ -44,7 +44,8 @@ def bad_models(folder: Path, default_model: Path) -> None:
     (folder / "folder").mkdir()
     (folder / "empty.gguf").touch()
     (folder / "page.gguf").write_text("<!DOCTYPE html><title>Not found</title>")
-    (folder / "cut.gguf").write_bytes(default_model.open("rb").read(5_000_000))
+    with default_model.open("rb") as whole:
+        (folder / "cut.gguf").write_bytes(whole.read(5_000_000))
     (folder / "noise.gguf").write_bytes(bytes(range(256)) * 16)
 
 

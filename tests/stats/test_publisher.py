@@ -96,6 +96,7 @@ def test_the_socket_goes_with_the_program():
     assert engine_sockets() == [] and list(paths.runtime_dir().iterdir()) == []
     with pytest.raises(EngineGone):
         reader.snapshot()
+    reader.close()
     with pytest.raises(EngineGone):
         StatsReader(thread.path)
 
