@@ -33,8 +33,10 @@ from testkit.builders import make_service
 from testkit.scripted_engine import ScriptedEngine
 from localpaged.chat.events import TurnText
 
+# numbers: an answer that only repeats itself would be ended
+pieces = [f"{number % 9973:04} " for number in range(1_000_000)]
 service, engine, recorder = make_service(
-    Path(sys.argv[1]), engine=ScriptedEngine(lambda request: [f"{n % 9973:04} " for n in range(1_000_000)])
+    Path(sys.argv[1]), engine=ScriptedEngine(lambda request: pieces)
 )
 length = 0
 def tell(events):
