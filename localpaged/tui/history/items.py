@@ -17,7 +17,7 @@ from localpaged.store.snippet import Snippet
 from localpaged.tui.figures import grouped
 from localpaged.tui.glyphs import Glyphs
 from localpaged.tui.markdown.line import STRONG, Line, Role, Run
-from localpaged.tui.paint import cells_of
+from localpaged.tui.paint import cells_of, cut_runs
 
 if TYPE_CHECKING:
     from localpaged.store.search import SearchHit
@@ -108,7 +108,7 @@ def snippet_runs(snippet: Snippet, glyphs: Glyphs, cells: int) -> list[Run]:
     runs.append(Run(visible(snippet.text[at:]), Role.DIM))
     if snippet.places:
         runs[0] = runs[0]._replace(text=_tail(runs[0].text, cells // 3, glyphs))
-    return _fitted(runs, cells, glyphs)
+    return cut_runs(runs, cells, mark=glyphs.ellipsis)
 
 
 def _tail(text: str, cells: int, glyphs: Glyphs) -> str:
@@ -119,18 +119,6 @@ def _tail(text: str, cells: int, glyphs: Glyphs) -> str:
     while text and cell_len(text) > kept:
         text = text[max(1, (cell_len(text) - kept) // 2) :]
     return f"{glyphs.ellipsis}{text}"
-
-
-def _fitted(runs: Sequence[Run], cells: int, glyphs: Glyphs) -> list[Run]:
-    fitted: list[Run] = []
-    room = cells
-    for run in runs:
-        used = cell_len(run.text)
-        if used > room:
-            return [*fitted, run._replace(text=_cut(run.text, room, glyphs))]
-        fitted.append(run)
-        room -= used
-    return fitted
 
 
 def _cut(text: str, cells: int, glyphs: Glyphs) -> str:
