@@ -20,7 +20,10 @@ PIECE_CHARS = 5
 PIECES_A_BEAT = 40
 PROSE = "Some **words** with `code`, long enough to wrap once or twice.\n\n- a\n- b\n\n"
 CODE = "def f(x):\n    return x + 1  # one more\n\n"
-TEXT = (PROSE * 400)[:30_000] + "\n\n```python\n" + (CODE * 800)[:30_000] + "\n```\n"
+# numbered: an answer that only repeats itself would be ended
+MANY_PROSE = "".join(f"{number}. {PROSE}" for number in range(400))[:30_000]
+MANY_CODE = "".join(f"# {number}\n{CODE}" for number in range(800))[:30_000]
+TEXT = f"{MANY_PROSE}\n\n```python\n{MANY_CODE}\n```\n"
 
 
 async def test_sixty_thousand_characters_stream_at_a_flat_cost_and_end_like_the_whole():
