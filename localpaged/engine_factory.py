@@ -35,6 +35,8 @@ MAX_DRAFTS = 8
 FULL_CHATS = 8
 """How many chats of full context the KV pool may grow to when nobody says how much."""
 SLABS_PER_CHAT = 4
+DEVICE = "cpu"
+"""Where models are computed, by torch's name."""
 KV_SHARE_OF_FREE_MEMORY = 0.25
 WIDE_SHARE_OF_FREE_MEMORY = 0.25
 
@@ -131,13 +133,13 @@ def load_core(
             strips_first_space=opened.chat.strips_first_space,
         ),
         model_name=opened.name,
-        device="cpu",
+        device=DEVICE,
         block_bytes=bytes_a_block,
         weight_bytes=weight_bytes,
     )
     ready = ReadyEvent(
         model_name=opened.name,
-        device="cpu",
+        device=DEVICE,
         dtype=formats.name,
         context_length=engine_config.context_length,
         load_s=time.perf_counter() - started_s,

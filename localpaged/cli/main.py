@@ -19,6 +19,7 @@ COMMANDS = {
     "compare": "compare:compare",
     "completions": "completions:completions",
     "config": "config:config_command",
+    "doctor": "doctor:doctor",
     "history": "history:history",
     "models": "models:models",
     "paths": "config:paths_command",

@@ -32,13 +32,14 @@ _SAMPLES = 16
 _SAMPLE_BYTES = 4_096
 
 
-def open_model(name_or_path: str | Path) -> OpenedModel:
+def open_model(name_or_path: str | Path, *, is_kept: bool = True) -> OpenedModel:
     """Open the model of that name, or the GGUF file or safetensors folder at that path.
 
-    Raises ModelNotFound, BadModelFile or UnsupportedModel, each naming the file and what to do.
+    With `is_kept`, what was found out makes the next time faster. Raises ModelNotFound,
+    BadModelFile or UnsupportedModel, each naming the file and what to do.
     """
     found = find_model(name_or_path)
-    record = model_record(found.path)
+    record = model_record(found.path, is_kept=is_kept)
     chat = ChatFormat(
         record.tokenizer,
         name=found.name,
@@ -60,10 +61,10 @@ def open_model(name_or_path: str | Path) -> OpenedModel:
     )
 
 
-def model_record(source: Path) -> ModelRecord:
+def model_record(source: Path, *, is_kept: bool = True) -> ModelRecord:
     """Return what is known of the model at `source`: from the cache, else from its files.
 
-    Raises ModelNotFound, BadModelFile or UnsupportedModel.
+    With `is_kept` it is in the cache then. Raises ModelNotFound, BadModelFile or UnsupportedModel.
     """
     try:
         if not source.exists():
@@ -80,7 +81,8 @@ def model_record(source: Path) -> ModelRecord:
             f"{visible(str(source))} cannot be read: {error.strerror}.",
             hint="Check the disk and the permissions.",
         ) from error
-    write_record(entry, record)
+    if is_kept:
+        write_record(entry, record)
     return record
 
 

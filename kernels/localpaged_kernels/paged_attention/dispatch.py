@@ -13,6 +13,19 @@ if TYPE_CHECKING:
     from localpaged_kernels.paged_attention.batch import AttentionBatch
 
 
+TRITON, TORCH, REFERENCE = "triton", "torch", "reference"
+
+
+def implementation_on(device_type: str, *, has_extras: bool = False) -> str:
+    """Return what attends on a device, by torch's name of its type.
+
+    `has_extras` are a soft-cap or sinks, which on the CPU are the slow reference's alone.
+    """
+    if device_type == "cuda":
+        return TRITON
+    return REFERENCE if has_extras else TORCH
+
+
 def paged_attention(
     queries: torch.Tensor,
     kv: torch.Tensor,
@@ -34,7 +47,9 @@ def paged_attention(
     _check(queries, kv, batch)
     check_scales(kv, kv_scales)
     # Deferred: importing the package must import neither torch nor triton.
-    if queries.device.type == "cuda":
+    has_extras = softcap is not None or sinks is not None
+    implementation = implementation_on(queries.device.type, has_extras=has_extras)
+    if implementation == TRITON:
         from localpaged_kernels.paged_attention import triton_impl
 
         return triton_impl.paged_attention(
@@ -48,7 +63,7 @@ def paged_attention(
             sinks=sinks,
             decode_dtype=decode_dtype,
         )
-    if softcap is not None or sinks is not None:
+    if implementation == REFERENCE:
         from localpaged_kernels.paged_attention import reference
 
         return reference.paged_attention(

@@ -1,0 +1,1 @@
+"""What this machine and this installation are, and what to do about what is wrong. No screen."""

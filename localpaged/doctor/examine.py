@@ -1,0 +1,160 @@
+"""Looks at everything, in order; changes nothing, and tells what could not be looked at."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from localpaged import paths
+from localpaged.doctor.fact import Fact, Group, Probe, Report, gathered, note, problem
+from localpaged.doctor.gpu import gpu_facts, kernel_facts
+from localpaged.doctor.history import copies_facts, history_facts, users_facts
+from localpaged.doctor.machine import (
+    environment_facts,
+    memory_facts,
+    processor_facts,
+    system_facts,
+)
+from localpaged.doctor.models import list_facts, usual_facts
+from localpaged.doctor.nvidia import Nvidia, read_nvidia
+from localpaged.doctor.packages import package_facts
+from localpaged.doctor.places import folder_facts, kv_facts, room_facts, socket_facts
+from localpaged.doctor.settings import Choices, config_facts, variable_facts
+from localpaged.doctor.terminal import Streams, read_streams, terminal_facts
+from localpaged.doctor.torch_build import TorchBuild, read_torch
+from localpaged.engine_factory import DEVICE
+from localpaged.thread_waiting import wait_briefly
+
+
+@dataclass(frozen=True, slots=True)
+class Seams:
+    """Where this machine is looked at; others in tests. `device` is where models are computed."""
+
+    read_nvidia: Callable[[], Nvidia] = read_nvidia
+    read_torch: Callable[[], TorchBuild] = read_torch
+    read_streams: Callable[[], Streams] = read_streams
+    environment: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
+    device: str = DEVICE
+
+
+def examine(seams: Seams | None = None) -> Report:
+    """Return everything there is to tell. Raises nothing for whatever is broken."""
+    seams = seams or Seams()
+    with _listening() as said:
+        groups = [Group(name, facts) for name, facts in _Examination(seams).groups()]
+    if said:
+        groups.append(Group("log", tuple(note("said meanwhile", text) for text in said)))
+    return Report(tuple(groups))
+
+
+class _Examination:
+    """One look at everything; what is found first is used by what comes after. One thread."""
+
+    def __init__(self, seams: Seams) -> None:
+        self._seams = seams
+        self._nvidia = Nvidia()
+        self._build: TorchBuild | None = None
+        self._choices = Choices()
+
+    def groups(self) -> Iterator[tuple[str, tuple[Fact, ...]]]:
+        """Look at one group after another."""
+        seams, choices = self._seams, self._choices
+        environment = seams.environment
+        # torch is imported first: whether it can be decides what else is known
+        torch = gathered("torch", self._torch)
+        yield "system", self._all(("system", system_facts), ("memory", memory_facts))
+        yield (
+            "settings",
+            self._all(
+                ("config file", lambda: config_facts(choices)),
+                ("variables", lambda: variable_facts(choices, environment)),
+                ("threads", lambda: environment_facts(environment)),
+            ),
+        )
+        yield "packages", torch + gathered("packages", package_facts)
+        yield "processor", self._all(("processor", self._processor))
+        yield "GPU and kernels", self._all(("GPU", self._gpu), ("kernels", self._kernels))
+        yield "models", self._all(("models", list_facts), ("model", self._model))
+        yield (
+            "files",
+            self._all(
+                ("folders", folder_facts),
+                ("disk", room_facts),
+                ("KV files", lambda: kv_facts(choices.settings())),
+                ("programs", socket_facts),
+            ),
+        )
+        yield (
+            "history",
+            self._all(
+                ("history", lambda: history_facts(paths.database_file())),
+                ("copies", lambda: copies_facts(paths.database_file())),
+                ("history open in", lambda: users_facts(paths.database_file())),
+            ),
+        )
+        yield (
+            "terminal",
+            self._all(("terminal", lambda: terminal_facts(seams.read_streams(), environment))),
+        )
+
+    def _all(self, *probes: tuple[str, Probe]) -> tuple[Fact, ...]:
+        return tuple(fact for name, probe in probes for fact in gathered(name, probe))
+
+    def _torch(self) -> Iterator[Fact]:
+        wait_briefly()
+        try:
+            self._build = self._seams.read_torch()
+        except (ImportError, OSError) as error:
+            advice = "Install torch again: pip install --force-reinstall torch"
+            yield problem("torch", f"cannot be imported: {error}", advice)
+
+    def _processor(self) -> Iterator[Fact]:
+        if self._build is None:
+            return iter([_unknown("processor")])
+        return processor_facts(self._build)
+
+    def _gpu(self) -> Iterator[Fact]:
+        self._nvidia = self._seams.read_nvidia()
+        build = self._build or TorchBuild()
+        return gpu_facts(self._nvidia, build, device=self._seams.device)
+
+    def _kernels(self) -> Iterator[Fact]:
+        build = self._build or TorchBuild()
+        return kernel_facts(self._nvidia, build, device=self._seams.device)
+
+    def _model(self) -> Iterator[Fact]:
+        if self._build is None:
+            return iter([_unknown("model")])
+        return usual_facts(self._choices.settings(), self._build)
+
+
+def _unknown(name: str) -> Fact:
+    return note(name, "not looked at: it takes torch, which cannot be imported")
+
+
+class _Listener(logging.Handler):
+    """Collects what libraries and we would write into the log."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.said: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.said.append(record.getMessage())
+
+
+@contextmanager
+def _listening() -> Iterator[list[str]]:
+    """Keep warnings out of the log, which would be made for them, and tell them instead."""
+    root, listener = logging.getLogger(), _Listener()
+    others = root.handlers[:]
+    root.handlers[:] = [listener]
+    logging.captureWarnings(True)
+    try:
+        yield listener.said
+    finally:
+        logging.captureWarnings(False)
+        root.handlers[:] = others
