@@ -12,6 +12,7 @@ LocalPagedError(message, hint)
 │   ├── PromptTooLong      the prompt does not fit the model's context
 │   ├── NoRoom             the request can never fit the KV pool
 │   ├── StepFailed         the forward pass of this request failed
+│   │   └── GrammarFailed  the answer cannot go on by its grammar
 │   ├── EndpointError      a remote endpoint is away, refuses or breaks off
 │   └── EngineStopped      the engine is gone; carries the cause
 ├── ChatError              this chat or answer cannot do that now
@@ -91,6 +92,10 @@ class NoRoom(EngineError):
 
 class StepFailed(EngineError):
     """The forward pass that served this request failed."""
+
+
+class GrammarFailed(StepFailed):
+    """The answer cannot go on by the grammar that it was asked with."""
 
 
 class EndpointError(EngineError):

@@ -6,9 +6,9 @@ import logging
 from dataclasses import replace
 from typing import Protocol
 
-from localpaged.engine.grammar import DEAD_END, DEAD_END_HINT
+from localpaged.engine.grammar import DEAD_END, DEAD_END_HINT, too_complex
 from localpaged.engine.step_plan import PlannedRow, RowResult, StepPlan, StepResult
-from localpaged.errors import StepFailed
+from localpaged.errors import GrammarFailed, StepFailed
 
 FAILED_STEP_HINT = "Other chats go on. Try again; the log has the details."
 
@@ -55,4 +55,11 @@ def _run_alone(runner: Runner, row: PlannedRow, plan: StepPlan) -> RowResult | N
 
 def step_failed(error: str) -> StepFailed:
     """Return what the user is told of a row that failed, and what may help."""
-    return StepFailed(error, hint=DEAD_END_HINT if error == DEAD_END else FAILED_STEP_HINT)
+    if error == DEAD_END:
+        return GrammarFailed(error, hint=DEAD_END_HINT)
+    return StepFailed(error, hint=FAILED_STEP_HINT)
+
+
+def grammar_failed(error: str) -> GrammarFailed:
+    """Return what the user is told when the parser met a limit of its own, `error`."""
+    return GrammarFailed(f"The grammar {too_complex(error)}.", hint=DEAD_END_HINT)

@@ -12,7 +12,7 @@ from localpaged.engine.admission import check_request
 from localpaged.engine.answer import Answer, Vocabulary
 from localpaged.engine.beam_group import BeamGroup
 from localpaged.engine.beam_search import BeamSearch
-from localpaged.engine.containment import Runner, run_contained, step_failed
+from localpaged.engine.containment import Runner, grammar_failed, run_contained, step_failed
 from localpaged.engine.events import (
     Event,
     FailEvent,
@@ -34,7 +34,7 @@ from localpaged.engine.scheduler import Scheduler
 from localpaged.engine.sequence import Sequence
 from localpaged.engine.snapshot import EngineSnapshot
 from localpaged.engine.step_plan import RowResult, SequenceId, StepPlan, StepResult
-from localpaged.errors import EngineError, LocalPagedError, StepFailed
+from localpaged.errors import EngineError, LocalPagedError
 
 log = logging.getLogger(__name__)
 
@@ -292,7 +292,7 @@ class EngineCore:
             answer.sequence.append(token_id)
             matcher = answer.sequence.matcher
             if matcher is not None and matcher.error is not None:
-                return [*events, *self._fail(live, StepFailed(f"The grammar: {matcher.error}"))]
+                return [*events, *self._fail(live, grammar_failed(matcher.error))]
             events += self._push(answer, token_id, now_s, () if logprob is None else (logprob,))
         for answer in grown:
             if answer.sequence.branch in live.cancelled_branches and not answer.is_over:

@@ -94,6 +94,8 @@ class GrammarCompiler:
             raise _unusable(grammar, "the answer did not begin by it")
         eos_ids = frozenset(self._tokenizer.eos_tokens)
         made = Matcher(matcher, eos_ids=eos_ids, eos_counts=not ignores_eos)
+        if made.error is not None:
+            raise _unusable(grammar, too_complex(made.error), hint=DEAD_END_HINT)
         if not begun_ids and not made.is_over and not any(made.allowed):
             raise _unusable(grammar, "it allows no answer", hint=NOTHING_FITS_HINT)
         return made
@@ -114,6 +116,11 @@ class GrammarCompiler:
             n_vocab=len(tokens),
             eos_token=eos_ids,
         )
+
+
+def too_complex(error: str) -> str:
+    """Return what is the matter where the parser met a limit of its own, `error`."""
+    return f"is too complex to be followed: {error.rstrip('.')}"
 
 
 def check(grammar: Grammar) -> None:

@@ -31,6 +31,8 @@ from localpaged.server.settings import ServerSettings
 
 NUM_READERS = 2
 """Threads that parse and render; what they do holds Python's lock most of the time."""
+LARGE_BODY_BYTES = 256 << 10
+"""From here on a body is read behind the other large ones: 16 MiB of text take 10 s of a core."""
 
 log = logging.getLogger(__name__)
 
@@ -58,6 +60,7 @@ class Api:
         self._meters = meters
         self._num_open = 0
         self._readers = ThreadPoolExecutor(NUM_READERS, thread_name_prefix="server-reader")
+        self._large_reader = ThreadPoolExecutor(1, thread_name_prefix="large-reader")
 
     def app(self) -> Guard:
         """Return the application, behind its guard."""
@@ -90,11 +93,13 @@ class Api:
                 Exception: _unexpected,
             },
         )
+        app.router.redirect_slashes = False  # it would tell the address that the client wrote
         return Guard(app, self._settings, self._meters)
 
     def close(self) -> None:
         """End the threads."""
-        self._readers.shutdown(wait=False, cancel_futures=True)
+        for readers in (self._readers, self._large_reader):
+            readers.shutdown(wait=False, cancel_futures=True)
 
     async def health(self, request: Request) -> Response:
         """Whether the process and its engine live."""
@@ -141,7 +146,8 @@ class Api:
         try:
             raw = await self._body(request)
             make = partial(make_order, raw, self._known, client=_client_of(request))
-            order = await asyncio.get_running_loop().run_in_executor(self._readers, make)
+            readers = self._readers if len(raw) < LARGE_BODY_BYTES else self._large_reader
+            order = await asyncio.get_running_loop().run_in_executor(readers, make)
             return self._answering(order, shape_type)
         except BaseException:
             self._leave_place()

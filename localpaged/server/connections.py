@@ -16,8 +16,9 @@ from localpaged.errors import ConfigError
 class LimitedProtocol(H11Protocol):
     """uvicorn's protocol with two limits, in seconds. Loop's thread.
 
-    A new connection's first request must be there within `read_s`; a reader that takes nothing of
-    what waits for it for `stall_s` is cut off, which ends its request.
+    A request must be there within `read_s` of the connection's beginning or, later, of its own, and
+    so must the rest of a body that was answered unread. A reader that takes nothing of what waits
+    for it for `stall_s` is cut off, which ends its request.
     """
 
     read_s: ClassVar[float]
@@ -31,7 +32,12 @@ class LimitedProtocol(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Begin to wait for a request."""
         super().connection_made(transport)
-        self._silence = self.loop.call_later(self.read_s, self._close_silent)
+        self._watch()
+
+    def data_received(self, data: bytes) -> None:
+        """Take what came; what is no whole request by now has `read_s` to become one."""
+        super().data_received(data)
+        self._watch()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Wait for nothing any more."""
@@ -52,9 +58,21 @@ class LimitedProtocol(H11Protocol):
             self._stall.cancel()
             self._stall = None
 
+    def _watch(self) -> None:
+        # Between requests uvicorn waits for a first byte; from then on for ever.
+        if not self._is_answering:
+            self._silence = self._silence or self.loop.call_later(self.read_s, self._close_silent)
+        elif self._silence is not None:
+            self._silence.cancel()
+            self._silence = None
+
     def _close_silent(self) -> None:
-        if self.cycle is None:
+        if not self._is_answering:
             self.transport.abort()
+
+    @property
+    def _is_answering(self) -> bool:
+        return self.cycle is not None and not self.cycle.response_complete
 
 
 def protocol_with(*, read_s: float, stall_s: float) -> type[LimitedProtocol]:

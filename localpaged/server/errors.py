@@ -10,6 +10,7 @@ from localpaged.errors import (
     ConfigError,
     EngineError,
     EngineStopped,
+    GrammarFailed,
     LocalPagedError,
     ModelError,
     NoRoom,
@@ -134,6 +135,8 @@ def api_error_of(
             first_word = text.partition(" ")[0]
             name = first_word if first_word in _PARAMS else grammar_param
             return invalid(error.message, param=name, code="invalid_value")
+        case GrammarFailed():
+            return invalid(text, param=grammar_param, code="invalid_value")
         case EngineStopped():
             return ApiError(503, text, type=SERVER, code="engine_stopped")
         case ConfigError() | ModelError():

@@ -104,9 +104,10 @@ def error_response(error: ApiError) -> Response:
 
 def _host_of(header: str) -> str:
     """Return the name in a Host header, without its port."""
-    if header.startswith("["):
-        return header[1:].partition("]")[0].lower()
-    return header.partition(":")[0].lower()
+    if not header.startswith("["):
+        return header.partition(":")[0].lower()
+    name, _, rest = header[1:].partition("]")
+    return name.lower() if rest[:1] in ("", ":") else ""
 
 
 def _digest(key: str) -> bytes:

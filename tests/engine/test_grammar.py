@@ -11,13 +11,17 @@ import pytest
 from localpaged.engine.events import FinishReason
 from localpaged.engine.grammar import check
 from localpaged.engine.params import BeamParams, DryParams, Grammar, Request, SamplingParams
-from localpaged.errors import BadParameter
+from localpaged.errors import BadParameter, GrammarFailed
 from testkit.decoders import load_decoder, make_decoder_core
 from testkit.engine_runs import make_core, make_request, run
 from testkit.fake_runner import FakeRunner
 from testkit.tiny_model import save_tiny_model
 
 PROMPT = [5, 9, 5, 33, 12, 9, 21]
+# more ways on than the parser follows, as it notices when there is a token
+MANY_OPTIONAL = json.dumps(
+    {"type": "object", "properties": {f"k{i}": {} for i in range(700)}, "required": ["k699"]}
+)
 PERSON = Grammar(
     "json_schema",
     json.dumps(
@@ -276,9 +280,17 @@ def test_a_parser_that_gives_up_fails_its_request_alone(model, monkeypatch):
         make_request("b", PROMPT),
     ]
     outcomes = run(core, requests)
+    assert isinstance(outcomes["a"].fail.error, GrammarFailed)
     assert "the parser met a limit" in outcomes["a"].fail.error.message
     assert len(outcomes["b"].token_ids) == 8
     assert core.scheduler.kv.pool.num_held == 0
+
+
+def test_a_schema_that_is_too_large_to_be_followed_says_so(model):
+    error = model.answer(Grammar("json_schema", MANY_OPTIONAL)).fail.error
+    assert isinstance(error, GrammarFailed)
+    assert error.message.startswith("The grammar is too complex to be followed: ")
+    assert "Loosen the grammar" in error.hint
 
 
 @pytest.mark.parametrize("eos_ids", [frozenset(), frozenset({2})])

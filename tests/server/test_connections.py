@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from localpaged.errors import ConfigError
+from localpaged.server.api import LARGE_BODY_BYTES
 from testkit.http_server import Served, scripted, tiny
 
 LONG = ["word "] * 4_000
@@ -82,6 +84,50 @@ def test_a_connection_that_says_nothing_is_closed():
         assert served.chat().status_code == 200
 
 
+@pytest.mark.parametrize(
+    "begun",
+    [
+        "GET /health HTTP/1.1\r\nHost: localhost\r\n\r\nGET /health HTTP/1.1\r\nX: ",
+        "GET /health HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9000\r\n\r\n",
+        "POST /v1/nowhere HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9000\r\n\r\n",
+    ],
+    ids=["second", "unread", "refused"],
+)
+def test_a_connection_that_only_trickles_is_closed_whatever_it_was_answered(begun):
+    with (
+        scripted(read_s=0.3) as served,
+        socket.create_connection(("127.0.0.1", served.server.port), timeout=0.02) as slow,
+    ):
+        slow.sendall(begun.encode())
+        is_open, end_s = True, time.monotonic() + 10
+        while is_open:
+            assert time.monotonic() < end_s, "it stays open"
+            try:
+                slow.sendall(b"x")
+                is_open = slow.recv(4096) != b""
+            except TimeoutError:
+                continue
+            except ConnectionError:
+                is_open = False
+        assert served.chat().status_code == 200
+
+
+def test_a_connection_that_asks_slowly_and_whole_is_kept():
+    with (
+        scripted(read_s=0.4) as served,
+        socket.create_connection(("127.0.0.1", served.server.port), timeout=10) as kept,
+    ):
+        for _ in range(3):
+            kept.sendall(b"GET /health HTTP/1.1\r\nHo")
+            time.sleep(0.2)
+            kept.sendall(b"st: localhost\r\n\r\n")
+            answer = b""
+            while not answer.endswith(b"}"):
+                piece = kept.recv(4096)
+                assert piece, "it was closed"
+                answer += piece
+
+
 def test_a_body_that_does_not_arrive_is_given_up():
     with scripted(read_s=0.3) as served:
         with socket.create_connection(("127.0.0.1", served.server.port), timeout=10) as slow:
@@ -91,6 +137,31 @@ def test_a_body_that_does_not_arrive_is_given_up():
             )
             assert b" 408 " in slow.recv(100)
         assert served.chat().status_code == 200
+
+
+def test_large_bodies_are_read_behind_one_another_and_hold_up_nobody():
+    with scripted(("quick",)) as served:
+        render, may_go_on = served.model.render, threading.Event()
+
+        def slowly(messages: Any, **options: Any) -> Any:
+            if len(messages[0].text) > LARGE_BODY_BYTES:
+                may_go_on.wait(10)
+                raise ConfigError("It is too long.")
+            return render(messages, **options)
+
+        served.model.render = slowly
+        asking = [
+            threading.Thread(target=served.chat, args=("x" * (LARGE_BODY_BYTES + 1),))
+            for _ in range(3)
+        ]
+        try:
+            for thread in asking:
+                thread.start()
+            assert served.chat().json()["choices"][0]["message"]["content"] == "quick"
+        finally:
+            may_go_on.set()
+            for thread in asking:
+                thread.join(timeout=10)
 
 
 def test_open_streams_may_end_when_the_server_stops():

@@ -15,7 +15,15 @@ from testkit.http_server import GREEDY, Served, scripted
 
 KEY = "a-key-that-is-long"
 PATHS = ("/v1/models", "/metrics", "/health", "/ready", "/nowhere")
-HOSTS = ("evil.example", "evil.example:80", "localhost.evil.example", "", "[::2]:80", "127.0.0.1.x")
+HOSTS = (
+    "evil.example",
+    "evil.example:80",
+    "localhost.evil.example",
+    "",
+    "[::2]:80",
+    "127.0.0.1.x",
+    "[::1].x",
+)
 
 
 def raw_status(served: Served, lines: str) -> int:

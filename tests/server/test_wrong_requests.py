@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from localpaged.errors import EngineError, PromptTooLong, StepFailed
+from localpaged.errors import EngineError, GrammarFailed, PromptTooLong, StepFailed
 from testkit.http_server import Served, scripted
 from testkit.scripted_engine import Answer
 
@@ -158,6 +158,7 @@ def test_an_unknown_model_and_what_there_is(served: Served):
 
 def test_unknown_paths_and_methods(served: Served):
     assert "GET /v2/x" in error_of(served.http.get("/v2/x"), 404)["message"]
+    error_of(served.post(f"{CHAT}/", {}), 404)
     error_of(served.http.get(CHAT), 405)
     error_of(served.post("/v1/models", {}), 405)
 
@@ -207,7 +208,12 @@ def test_an_engine_that_died_is_told_everywhere():
 
 
 @pytest.mark.parametrize(
-    ("failure", "status"), [(StepFailed("bad step"), 500), (PromptTooLong("too long"), 400)]
+    ("failure", "status"),
+    [
+        (StepFailed("bad step"), 500),
+        (PromptTooLong("too long"), 400),
+        (GrammarFailed("no way on"), 400),
+    ],
 )
 def test_what_fails_in_the_middle_is_told_as_an_error(failure, status):
     with scripted((Answer(("some", "text"), error=failure),)) as served:
