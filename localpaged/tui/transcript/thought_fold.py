@@ -88,7 +88,10 @@ class ThoughtFold:
         return True
 
     def update(self) -> int:
-        """Take what the thought gained; return the first of its lines that may differ."""
+        """Take what the thought gained; return the first of its lines that may differ.
+
+        The head may differ as well: it counts.
+        """
         thought = self._answer.thought
         if thought is None:
             return 0

@@ -141,13 +141,19 @@ class DocumentView(ScrollView, can_focus=True):
     def _first_changed(self, first: int, before: int) -> int:
         """Return which row to paint from, and forget those that are not what they were.
 
-        A paragraph that grows is laid out anew as a whole, and mostly its last row differs.
+        A paragraph that grows is laid out anew as a whole, and mostly its last row differs. What
+        is in view is compared, be it before `first`: the head of a long thought counts its tokens.
         """
+        top = round(self.scroll_y)
         if self.text_selection is not None:
-            return first
+            return min(first, top)
+        bottom = top + self.size.height
         changed = min(before, self.document.num_lines)
-        for y in [y for y in self._strips if y >= first]:
-            if self._strips[y][0] != self.document.line(y):
+        for y in list(self._strips):
+            # what is out of view is painted when it is seen; comparing all of it would take long
+            if not top <= y < bottom:
+                del self._strips[y]
+            elif self._strips[y][0] != self.document.line(y):
                 del self._strips[y]
                 changed = min(changed, y)
         return changed

@@ -41,7 +41,7 @@ def open_service(engine: ScriptedEngine, **options: Any) -> Iterator[ChatService
     """
     model: Future[ChatModel] = Future()
     model.set_result(FakeChatModel())
-    service = ChatService(store=Store.open(), engine=engine, model=model, **options)
+    service = ChatService(store=Store.open(), engine=engine, **{"model": model, **options})
     try:
         yield service
     finally:

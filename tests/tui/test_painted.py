@@ -1,0 +1,29 @@
+"""What the terminal shows is what there is: nothing stale stays where nothing is painted anew."""
+
+from __future__ import annotations
+
+import pytest
+
+from testkit.builders import ready_model
+from testkit.fake_model import FakeChatModel
+from testkit.glass import Looker
+from testkit.screens import LARGE, SMALL, open_service, stage
+from testkit.scripted_engine import ScriptedEngine
+
+SIZES = pytest.mark.parametrize("size", [SMALL, LARGE], ids=["80x24", "140x40"])
+LONG_THOUGHT = ["<think>", *(f"thought {number}\n\n" for number in range(40)), "</think>", "Yes."]
+
+
+@SIZES
+async def test_the_count_above_a_thought_moves_while_the_thought_grows(size):
+    engine = ScriptedEngine([LONG_THOUGHT])
+    with open_service(engine, model=ready_model(FakeChatModel(thinks=True))) as service:
+        async with stage(service, engine, size=size) as shown:
+            looker = Looker(shown)
+            await shown.ask("q")
+            for _ in range(6):
+                await shown.step()
+                await looker.check()
+            assert "thinking · 5 tok" in shown.text
+            await shown.answer()
+            await looker.check()
