@@ -27,3 +27,17 @@ async def test_the_count_above_a_thought_moves_while_the_thought_grows(size):
             assert "thinking · 5 tok" in shown.text
             await shown.answer()
             await looker.check()
+
+
+@pytest.mark.parametrize("rows", [40, 24, 16, 15, 13, 10, 9, 5, 3])
+async def test_where_one_writes_is_on_the_screen_at_any_size(rows):
+    engine = ScriptedEngine()
+    with open_service(engine) as service:
+        async with stage(service, engine, size=LARGE) as shown:
+            looker = Looker(shown)
+            await shown.write("many words " * 60 + "END")
+            await shown.resize(40, rows)
+            await looker.check()
+            assert "END" in shown.text
+            assert shown.prompt.cursor_screen_offset.y < rows
+            assert shown.app.cursor_position == shown.prompt.cursor_screen_offset

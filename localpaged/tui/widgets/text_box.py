@@ -17,6 +17,16 @@ _STRANGE = "\ufffd"
 class TextBox(TextArea):
     """Keeps the text as it is; what would act on the terminal is drawn as marks."""
 
+    def on_resize(self) -> None:
+        """The text is wrapped elsewhere: its cursor stays in view, and blinks where it is now."""
+        self.call_after_refresh(self._show_cursor)
+
+    def _show_cursor(self) -> None:
+        self.scroll_cursor_visible()
+        if self.has_focus:
+            # where the terminal has its own, at which an input method opens
+            self.app.cursor_position = self.cursor_screen_offset
+
     def get_line(self, line_index: int) -> Text:
         """The line as it is drawn: nothing in it acts on the terminal."""
         line = super().get_line(line_index)

@@ -20,6 +20,11 @@ from localpaged.tui.widgets.line_list import LineList
 from localpaged.tui.widgets.row_scroll_bar import RowScrollBar
 
 if TYPE_CHECKING:
+    from asyncio import Queue
+
+    from rich.console import RenderableType
+    from textual.message import Message
+
     from testkit.screens import Stage
 
 SEQUENCE = re.compile(r"\x1b\[([0-9;:]*)([A-Za-z])|\x1b\]8;[^\x1b]*\x1b\\|\n|[^\x1b\n]+|\x1b.")
@@ -96,7 +101,8 @@ class Looker:
         self._app._display = self._display  # type: ignore[method-assign]
         self._repaint()
 
-    def _display(self, screen: Screen[Any], update: object) -> None:
+    def _display(self, screen: Screen[Any], renderable: RenderableType | None) -> None:
+        update = renderable
         if isinstance(update, CompositorUpdate) and not self._app._batch_count:
             if (len(self.glass.rows[0]), len(self.glass.rows)) != tuple(self._app.size):
                 self.glass = Glass(*self._app.size)
@@ -133,7 +139,8 @@ class Looker:
     @property
     def _due(self) -> list[str]:
         """What has still to be drawn."""
-        return [
+        of_app = [] if self._app._message_queue.empty() else ["app"]
+        return of_app + [
             f"{screen} {name}"
             for screen in self._screens
             for name, is_due in (
@@ -172,9 +179,13 @@ class Looker:
 
 def _is_busy(widget: Widget) -> bool:
     """Whether a part has still to tell its screen what to draw."""
-    queue = widget._message_queue
-    return widget.is_running and (
-        widget._repaint_required or widget._layout_required or not queue.empty()
+    queue: Queue[Message | None] = widget._message_queue
+    is_coming_or_going = not (widget.is_mounted and widget.is_running)
+    return (
+        is_coming_or_going
+        or widget._repaint_required
+        or widget._layout_required
+        or not queue.empty()
     )
 
 
