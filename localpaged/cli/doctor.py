@@ -39,7 +39,7 @@ def doctor(is_json: bool) -> int:
     from functools import partial
 
     from localpaged import __version__
-    from localpaged.cli.doctor_text import report_lines, report_record
+    from localpaged.cli.doctor_text import report_lines, report_record, wants_colours
     from localpaged.cli.stored import print_json
     from localpaged.doctor.examine import Seams, examine
     from localpaged.doctor.terminal import read_streams
@@ -49,9 +49,7 @@ def doctor(is_json: bool) -> int:
         print_json(report_record(report, version=__version__))
     else:
         is_terminal = sys.stdout.isatty()
-        has_colours = (
-            is_terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
-        )
+        has_colours = wants_colours(os.environ, is_terminal=is_terminal)
         columns = shutil.get_terminal_size().columns if is_terminal else None
         for line in report_lines(report, columns=columns, has_colours=has_colours):
             click.echo(line, color=has_colours)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import click
@@ -18,10 +18,16 @@ _COLOURS = {Verdict.OK: "green", Verdict.NOTE: "yellow", Verdict.PROBLEM: "red"}
 _WORD_CELLS = max(map(len, _WORDS.values())) + 1
 
 
+def wants_colours(environment: Mapping[str, str], *, is_terminal: bool) -> bool:
+    """Whether whoever reads has colours and wants them."""
+    is_dumb = environment.get("TERM", "").lower() in ("", "dumb", "unknown")
+    return is_terminal and not is_dumb and not environment.get("NO_COLOR")
+
+
 def report_lines(report: Report, *, columns: int | None, has_colours: bool) -> Iterator[str]:
     """Return the lines; with `columns` none is longer, else a pipe takes them whole."""
     for group in report.groups:
-        yield _styled(group.name, has_colours, bold=True)
+        yield _styled(visible(group.name), has_colours, bold=True)
         for fact in group.facts:
             yield from _fact_lines(fact, columns, has_colours)
         yield ""

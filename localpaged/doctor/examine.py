@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from localpaged import paths
-from localpaged.doctor.fact import Fact, Group, Probe, Report, gathered, note, problem
+from localpaged.doctor.fact import Fact, Group, Probe, Report, Verdict, gathered, note, problem
 from localpaged.doctor.gpu import gpu_facts, kernel_facts
 from localpaged.doctor.history import copies_facts, history_facts, users_facts
 from localpaged.doctor.machine import (
@@ -58,13 +58,14 @@ class _Examination:
         self._nvidia = Nvidia()
         self._build: TorchBuild | None = None
         self._choices = Choices()
+        self._told: dict[str, str] = {}
 
     def groups(self) -> Iterator[tuple[str, tuple[Fact, ...]]]:
         """Look at one group after another."""
         seams, choices = self._seams, self._choices
         environment = seams.environment
         # torch is imported first: whether it can be decides what else is known
-        torch = gathered("torch", self._torch)
+        torch = gathered("torch import", self._torch)
         yield "system", self._all(("system", system_facts), ("memory", memory_facts))
         yield (
             "settings",
@@ -101,7 +102,17 @@ class _Examination:
         )
 
     def _all(self, *probes: tuple[str, Probe]) -> tuple[Fact, ...]:
-        return tuple(fact for name, probe in probes for fact in gathered(name, probe))
+        facts = []
+        for name, probe in probes:
+            facts += [self._once(fact) for fact in gathered(name, probe)]
+        return tuple(facts)
+
+    def _once(self, fact: Fact) -> Fact:
+        """What keeps several things from being looked at is one problem."""
+        if fact.verdict is not Verdict.PROBLEM:
+            return fact
+        first = self._told.setdefault(fact.value, fact.name)
+        return fact if first == fact.name else note(fact.name, f"not known: see {first}")
 
     def _torch(self) -> Iterator[Fact]:
         wait_briefly()
@@ -109,7 +120,7 @@ class _Examination:
             self._build = self._seams.read_torch()
         except (ImportError, OSError) as error:
             advice = "Install torch again: pip install --force-reinstall torch"
-            yield problem("torch", f"cannot be imported: {error}", advice)
+            yield problem("torch import", f"it fails: {error}", advice)
 
     def _processor(self) -> Iterator[Fact]:
         if self._build is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
+from typing import Any
 
 from localpaged.doctor.fact import Fact, note, problem
 from localpaged.doctor.nvidia import Nvidia
@@ -88,9 +89,9 @@ def _gpu(
     device: str,
 ) -> Fact:
     parts = [name]
-    numbers = {"total_bytes": total, "free_bytes": free, "capability": None}
+    numbers: dict[str, Any] = {"total_bytes": total, "free_bytes": free, "capability": None}
     if capability:
-        numbers["capability"] = list(capability)  # type: ignore[assignment]
+        numbers["capability"] = list(capability)
         parts.append(f"compute capability {capability[0]}.{capability[1]}")
     if total is not None:
         parts.append(f"{total / 2**30:.1f} GiB")

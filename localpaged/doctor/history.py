@@ -14,7 +14,6 @@ from localpaged.store.checkup import Checkup, check_up, holders, log_of
 from localpaged.store.failures import BACKUPS, no_file
 
 CHECKING_S = 0.8
-_SHARED = "-shm"
 _MAX_COMMAND_CHARS = 60
 
 
@@ -32,6 +31,11 @@ def history_facts(path: Path) -> Iterator[Fact]:
         return
     if not path.is_file():
         raise no_file(path)
+    if log_of(path).exists() and log_of(path).stat().st_size and not _side(path).exists():
+        # SQLite would have to make the index of the log
+        text = f"{path} has a log without its index, and is not looked into, which would change it"
+        yield note("history", text, "The next start takes the log over.")
+        return
     yield from _checked(check_up(path, limit_s=CHECKING_S), path)
 
 
@@ -50,7 +54,7 @@ def copies_facts(path: Path) -> Iterator[Fact]:
 
 def users_facts(path: Path) -> Iterator[Fact]:
     """Tell which programs have the history open. Raises OSError."""
-    files = [path, path.with_name(path.name + _SHARED), log_of(path)]
+    files = [path, _side(path), log_of(path)]
     others = [holder for holder in holders(files) if holder.pid != os.getpid()]
     if not others:
         yield Fact("history open in", "no program", numbers={"pids": []})
@@ -73,7 +77,8 @@ def _checked(found: Checkup, path: Path) -> Iterator[Fact]:
         "schema": found.schema or None,
         "is_whole": found.is_whole,
     }
-    text = f"{path}, {(found.database_bytes + found.log_bytes) / 1e6:,.1f} MB, {found.chats} chats"
+    text = f"{path}, {(found.database_bytes + found.log_bytes) / 1e6:,.1f} MB, "
+    text += f"{found.chats:,} chat{'' if found.chats == 1 else 's'}"
     if os.access(path, os.W_OK):
         yield Fact("history", text, numbers=numbers)
     else:
@@ -92,6 +97,10 @@ def _checked(found: Checkup, path: Path) -> Iterator[Fact]:
         yield note("history pages", text, f'sqlite3 "{path}" "PRAGMA quick_check" looks at all.')
     else:
         yield Fact("history pages", "whole")
+
+
+def _side(path: Path) -> Path:
+    return path.with_name(path.name + "-shm")
 
 
 def _command(pid: int) -> str:

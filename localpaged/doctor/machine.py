@@ -65,7 +65,7 @@ def processor_facts(build: TorchBuild) -> Iterator[Fact]:
         abilities += f"; it has no {', '.join(lacks)}"
     yield Fact("processor", text, numbers=numbers)
     yield Fact("abilities", abilities, numbers={"torch": build.capability})
-    threads = f"{build.num_threads} compute, unless `threads` is set"
+    threads = f"{build.num_threads} compute where the settings say nothing else"
     if usable and build.num_threads > usable:
         advice = "More threads than cores wait for each other: set OMP_NUM_THREADS or `threads`."
         yield note("threads", threads, advice, threads=build.num_threads)

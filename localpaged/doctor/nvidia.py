@@ -6,15 +6,16 @@ import re
 import shutil
 import subprocess
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 DRIVER_FILE = Path("/proc/driver/nvidia/version")
 PCI_DEVICES = Path("/sys/bus/pci/devices")
-WSL_DEVICE = Path("/dev/dxg")
 ANSWER_S = 1.5
 """How long nvidia-smi may take: with a broken driver it can wait for ever."""
 
+_DYING_S = 0.2
 _VENDOR = "0x10de"
 _DISPLAY = "0x03"
 _MIB = 2**20
@@ -103,8 +104,12 @@ def _asked(command: str) -> Sequence[list[str]]:
     try:
         answer, _ = process.communicate(timeout=ANSWER_S)
     except subprocess.TimeoutExpired:
-        # not waited for: one that hangs in a broken driver cannot even be killed
         process.kill()
+        if process.stdout is not None:
+            process.stdout.close()
+        with suppress(subprocess.TimeoutExpired):
+            # one that hangs in a broken driver cannot even be killed, and is not waited for
+            process.wait(_DYING_S)
         raise
     lines = [line for line in answer.splitlines() if line.strip()]
     if process.returncode:

@@ -77,7 +77,7 @@ def _colours(environment: Mapping[str, str]) -> Fact:
         return Fact("colours", f"{_COLOURS[told]} (COLORTERM is {told})")
     kind = environment.get("TERM", "")
     count = "256" if "256" in kind else "16"
-    return Fact("colours", f"{count}, as TERM says; `--ascii` and themes do with that")
+    return Fact("colours", f"{count}, as TERM says")
 
 
 def _characters(streams: Streams, environment: Mapping[str, str]) -> Fact:

@@ -16,6 +16,9 @@ from localpaged.store.migrations import APPLICATION_ID, migrations
 
 BUSY_S = 0.3
 MIGRATIONS_TABLE = "_sqlite_migrations"
+_HEADER_BYTES, _VERSION_AT = 20, 18
+_LOGGED = b"\x02\x02"
+"""In a database's header: it is read and written with a write-ahead log."""
 _STEPS_BETWEEN_LOOKS = 10_000
 """Of SQLite's machine: some tenths of a millisecond."""
 
@@ -42,12 +45,14 @@ def check_up(path: Path, *, limit_s: float) -> Checkup:
 
     `limit_s` is how long pages are compared.
     """
-    with explained(path):
-        db = sqlite3.connect(_address(path), uri=True, timeout=BUSY_S)
-        try:
-            return _checked(db, path, limit_s)
-        finally:
-            db.close()
+    how = _how(path)
+    try:
+        return _looked(path, how, limit_s)
+    except DatabaseDamaged:
+        if _how(path) == how:
+            raise
+    # somebody has begun to write meanwhile, and pages were of two times
+    return _looked(path, _how(path), limit_s)
 
 
 def log_of(path: Path) -> Path:
@@ -55,11 +60,24 @@ def log_of(path: Path) -> Path:
     return path.with_name(path.name + "-wal")
 
 
-def _address(path: Path) -> str:
-    # Without a log nobody has it open, and then SQLite is told so: it makes no files of its own.
-    log = log_of(path)
-    has_log = log.exists() and log.stat().st_size > 0
-    return f"{path.absolute().as_uri()}?{'mode=ro' if has_log else 'immutable=1'}"
+def _how(path: Path) -> str:
+    """How to open a history so that SQLite makes no files of its own beside it."""
+    with explained(path), path.open("rb") as file:
+        is_logged = file.read(_HEADER_BYTES)[_VERSION_AT:] == _LOGGED
+        # Without a log nobody has it open; without log mode there are locks instead of files.
+        log = log_of(path)
+        has_log = log.exists() and log.stat().st_size > 0
+    return "immutable=1" if is_logged and not has_log else "mode=ro"
+
+
+def _looked(path: Path, how: str, limit_s: float) -> Checkup:
+    with explained(path):
+        address = f"{path.absolute().as_uri()}?{how}"
+        db = sqlite3.connect(address, uri=True, timeout=BUSY_S)
+        try:
+            return _checked(db, path, limit_s)
+        finally:
+            db.close()
 
 
 def _checked(db: sqlite3.Connection, path: Path, limit_s: float) -> Checkup:

@@ -1,0 +1,169 @@
+"""What is told of GPUs, drivers, builds of torch and Triton, on machines that are not there."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from localpaged.doctor import nvidia as nvidia_module
+from localpaged.doctor.fact import Verdict
+from localpaged.doctor.gpu import gpu_facts, kernel_facts
+from localpaged.doctor.nvidia import Nvidia, SystemGpu, read_nvidia
+from localpaged.doctor.torch_build import TorchGpu
+from testkit.machines import CPU_BUILD, CUDA_BUILD, GIB, GPU
+
+
+def told(nvidia, build, device="cuda"):
+    facts = [
+        *gpu_facts(nvidia, build, device=device),
+        *kernel_facts(nvidia, build, device=device),
+    ]
+    return {fact.name: fact for fact in facts}
+
+
+def verdicts(facts):
+    return {name: fact.verdict for name, fact in facts.items() if fact.verdict is not Verdict.OK}
+
+
+def test_a_gpu_that_is_ready_has_no_problem_and_all_its_numbers():
+    facts = told(GPU, CUDA_BUILD)
+    assert verdicts(facts) == {}
+    assert facts["GPU"].value == "RTX 4090, compute capability 8.9, 24.0 GiB, 20.0 GiB free"
+    assert facts["GPU"].numbers["free_bytes"] == 20 * GIB
+    assert facts["NVIDIA driver"].numbers == {"version": "580.82.07"}
+    assert facts["attention"].numbers == {"implementation": "triton"}
+    assert facts["computes on"].numbers == {"device": "cuda"}
+
+
+def test_a_machine_without_a_gpu_lacks_nothing():
+    facts = told(Nvidia(), CPU_BUILD, "cpu")
+    assert verdicts(facts) == {}
+    assert facts["attention"].numbers == {"implementation": "torch"}
+    assert "the processor" in facts["attention"].value
+
+
+def test_a_gpu_and_a_build_for_processors_tells_how_to_get_the_other_one():
+    facts = told(GPU, CPU_BUILD)
+    assert verdicts(facts) == {"torch and GPU": Verdict.PROBLEM, "Triton": Verdict.PROBLEM}
+    assert "whl/cu130" in facts["torch and GPU"].advice
+    old = told(replace(GPU, driver="535.161.07"), CPU_BUILD)
+    assert "580.65" in old["torch and GPU"].advice
+
+
+def test_while_models_are_computed_on_the_processor_it_is_a_note_that_says_so():
+    facts = told(GPU, CPU_BUILD, "cpu")
+    assert set(verdicts(facts).values()) == {Verdict.NOTE}
+    assert "does not use the GPU" in facts["computes on"].value
+
+
+@pytest.mark.parametrize(
+    ("cuda", "driver", "least"),
+    [
+        ("13.0", "570.133.20", "580.65"),
+        ("12.6", "520.61.05", "525.60"),
+        ("13.2", "580.64.99", "580.65"),
+    ],
+)
+def test_an_old_driver_is_told_with_the_one_that_is_needed(cuda, driver, least):
+    build = replace(CUDA_BUILD, cuda=cuda, gpus=(), gpu_trouble="too old")
+    fact = told(replace(GPU, driver=driver), build)["torch and GPU"]
+    assert fact.verdict is Verdict.PROBLEM
+    assert least in fact.value and driver in fact.value
+    assert least in fact.advice
+
+
+def test_a_new_driver_that_does_not_answer_tells_what_torch_said():
+    build = replace(CUDA_BUILD, gpus=(), gpu_trouble="CUDA unknown error")
+    fact = told(GPU, build)["torch and GPU"]
+    assert (fact.verdict, "CUDA unknown error" in fact.value) == (Verdict.PROBLEM, True)
+
+
+def test_a_card_without_a_driver_is_seen():
+    fact = told(Nvidia(num_cards=1), CPU_BUILD)["NVIDIA driver"]
+    assert fact.verdict is Verdict.PROBLEM
+    assert "not loaded" in fact.value
+
+
+def test_an_old_card_stays_unused():
+    nvidia = Nvidia("580.82", (SystemGpu("GTX 1080", (6, 1), 8 * GIB, 8 * GIB),), 1)
+    fact = told(nvidia, replace(CUDA_BUILD, gpus=(TorchGpu("GTX 1080", (6, 1), 8 * GIB, 20),)))
+    assert fact["GPU"].verdict is Verdict.PROBLEM
+    assert "8.0" in fact["GPU"].advice
+
+
+@pytest.mark.parametrize(
+    ("architectures", "is_right"),
+    [
+        (("sm_80", "sm_90"), False),
+        (("sm_120",), True),
+        (("sm_80", "compute_90"), True),
+        (("sm_90a", "compute"), False),
+    ],
+)
+def test_a_card_that_the_build_has_no_code_for_is_told(architectures, is_right):
+    nvidia = Nvidia("580.82", (SystemGpu("RTX 5090", (12, 0)),), 1)
+    fact = told(nvidia, replace(CUDA_BUILD, architectures=architectures))["GPU"]
+    assert (fact.verdict is Verdict.OK) is is_right
+
+
+@pytest.mark.parametrize(("triton", "verdict"), [("", "problem"), ("3.5.1", "problem")])
+def test_no_triton_or_an_old_one_is_a_problem_on_a_gpu_alone(triton, verdict):
+    build = replace(CUDA_BUILD, triton=triton)
+    fact = told(GPU, build)["Triton"]
+    assert (fact.verdict, "3.6" in fact.advice) == (verdict, True)
+    assert told(Nvidia(), replace(CPU_BUILD, triton=""), "cpu")["Triton"].verdict is Verdict.OK
+
+
+def smi(folder, text):
+    script = folder / "nvidia-smi"
+    script.write_text(f"#!/bin/sh\n{text}\n")
+    script.chmod(0o755)
+
+
+@pytest.fixture
+def machine(tmp_path, monkeypatch):
+    """A machine whose nvidia-smi a test writes, with a driver file and a bus of its own."""
+    monkeypatch.setattr(nvidia_module, "DRIVER_FILE", tmp_path / "version")
+    monkeypatch.setattr(nvidia_module, "PCI_DEVICES", tmp_path / "devices")
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    return tmp_path
+
+
+def test_nvidia_smi_is_read(machine):
+    smi(machine, "echo '0, NVIDIA H100, 580.82.07, 9.0, 81559, 80000'")
+    found = read_nvidia()
+    assert found.driver == "580.82.07"
+    assert found.gpus == (SystemGpu("NVIDIA H100", (9, 0), 81559 << 20, 80000 << 20),)
+
+
+@pytest.mark.parametrize(
+    ("text", "part"),
+    [
+        ("echo 'Failed to initialize NVML: Driver/library version mismatch'; exit 18", "mismatch"),
+        ("echo nonsense", "not understood"),
+        ("exit 9", "exit code 9"),
+        ("exec sleep 5", "did not answer"),
+    ],
+)
+def test_nvidia_smi_that_is_broken_is_told_and_never_waited_for(machine, monkeypatch, text, part):
+    monkeypatch.setattr(nvidia_module, "ANSWER_S", 0.2)
+    (machine / "version").write_text("NVRM version: NVIDIA UNIX x86_64  550.54.14  Thu Feb 22\n")
+    smi(machine, text)
+    found = read_nvidia()
+    assert (found.driver, found.gpus) == ("550.54.14", ())
+    assert part in found.trouble
+    fact = told(found, CUDA_BUILD)["NVIDIA driver"]
+    assert (fact.verdict, part in fact.value) == (Verdict.PROBLEM, True)
+
+
+def test_a_card_on_the_bus_is_counted_and_a_sound_device_is_not(machine):
+    for number, (vendor, kind) in enumerate(
+        [("0x10de", "0x030000"), ("0x10de", "0x040300"), ("0x8086", "0x030000")]
+    ):
+        device = machine / "devices" / str(number)
+        device.mkdir(parents=True)
+        (device / "vendor").write_text(f"{vendor}\n")
+        (device / "class").write_text(f"{kind}\n")
+    (machine / "devices" / "broken").mkdir()
+    assert read_nvidia() == Nvidia(num_cards=1)
