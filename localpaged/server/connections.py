@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import resource
 import socket
 from typing import Any, ClassVar
 
@@ -12,15 +13,21 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from localpaged.errors import ConfigError
 
+MAX_CONNECTIONS = 512
+
 
 class LimitedProtocol(H11Protocol):
-    """uvicorn's protocol with two limits, in seconds. Loop's thread.
+    """uvicorn's protocol with a limit of connections and two in seconds. Loop's thread.
+
+    What is more than `most` connections is closed at once: each takes a descriptor from the engine,
+    the history and, with `chat --serve`, the chat.
 
     A request must be there within `read_s` of the connection's beginning or, later, of its own, and
     so must the rest of a body that was answered unread. A reader that takes nothing of what waits
     for it for `stall_s` is cut off, which ends its request.
     """
 
+    most: ClassVar[int]
     read_s: ClassVar[float]
     stall_s: ClassVar[float]
 
@@ -33,6 +40,8 @@ class LimitedProtocol(H11Protocol):
         """Begin to wait for a request."""
         super().connection_made(transport)
         self._watch()
+        if len(self.connections) > self.most:
+            transport.abort()
 
     def data_received(self, data: bytes) -> None:
         """Take what came; what is no whole request by now has `read_s` to become one."""
@@ -76,8 +85,11 @@ class LimitedProtocol(H11Protocol):
 
 
 def protocol_with(*, read_s: float, stall_s: float) -> type[LimitedProtocol]:
-    """Return the protocol with these limits."""
-    return type("Protocol", (LimitedProtocol,), {"read_s": read_s, "stall_s": stall_s})
+    """Return the protocol with these limits, and as many connections as leave room for others."""
+    # half of what the system lets this process open
+    most = min(MAX_CONNECTIONS, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2)
+    limits = {"most": most, "read_s": read_s, "stall_s": stall_s}
+    return type("Protocol", (LimitedProtocol,), limits)
 
 
 def listening(host: str, port: int) -> socket.socket:

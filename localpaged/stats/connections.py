@@ -52,19 +52,27 @@ class Connections:
         *,
         on_request: Callable[[Reader, frozenset[str]], None],
     ) -> None:
-        self._listener = listener
+        self._listener: socket.socket | None = None
         self._greeting = greeting
         self._on_request = on_request
         self._selector = selectors.DefaultSelector()
         self._readers: set[Reader] = set()
         if listener is not None:
-            listener.setblocking(False)
-            self._selector.register(listener, selectors.EVENT_READ)
+            self.listen(listener)
 
     @property
     def count(self) -> int:
         """How many readers there are."""
         return len(self._readers)
+
+    def listen(self, listener: socket.socket) -> None:
+        """Take readers from a socket that listens, instead of the one before; readers stay."""
+        if self._listener is not None:
+            self._selector.unregister(self._listener)
+            self._listener.close()
+        self._listener = listener
+        listener.setblocking(False)
+        self._selector.register(listener, selectors.EVENT_READ)
 
     def also_watch(self, wake: socket.socket) -> None:
         """Let `serve` return, too, when `wake` can be read; it is emptied."""

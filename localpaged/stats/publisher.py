@@ -58,7 +58,8 @@ class _Look:
 class StatsThread:
     """One thread, named `stats`. `start` and `close` may be called from any other.
 
-    A socket that cannot be had is logged: the program goes on, and cannot be looked at.
+    A socket that cannot be had is logged: the program goes on, and cannot be looked at until there
+    is one. Each second it is made anew if its name is gone, as when its folder was tidied up.
     `on_sample` is called on the thread, each second and, with `close`, a last time.
     """
 
@@ -77,6 +78,8 @@ class StatsThread:
         self._interval_s = interval_s
         self._is_closing = False
         self._has_failed = False
+        self._is_unheard = False
+        self._named: tuple[int, int] | None = None
         self._look: _Look | None = None
         self._wake_in, self._wake_out = socket.socketpair()
         self._wake_out.setblocking(False)
@@ -85,14 +88,8 @@ class StatsThread:
 
     def start(self) -> None:
         """Listen, and begin to sample."""
-        listener: socket.socket | None
-        try:
-            listener, self.path = sockets.listen(self._collector.program.pid)
-        except OSError as error:
-            log.warning("stats cannot be looked at from other terminals: %s", error)
-            listener = None
         hello = line_of(greeting(self._collector.program))
-        self._connections = Connections(listener, hello, on_request=self._request)
+        self._connections = Connections(self._listener(), hello, on_request=self._request)
         self._connections.also_watch(self._wake_in)
         self._thread.start()
 
@@ -104,13 +101,33 @@ class StatsThread:
         self._wake()
         if self._thread.is_alive():
             self._thread.join()
-        if self.path is not None:
+        if self.path is not None and sockets.identity(self.path) == self._named:
             with suppress(OSError):
                 self.path.unlink(missing_ok=True)
 
     def _wake(self) -> None:
         with suppress(OSError):  # a full pipe wakes as well
             self._wake_out.send(b"\0")
+
+    def _listener(self) -> socket.socket | None:
+        """Return a socket that listens at a name of its own, None if there can be none."""
+        try:
+            listener, self.path = sockets.listen(self._collector.program.pid)
+        except OSError as error:
+            if not self._is_unheard:
+                log.warning("stats cannot be looked at from other terminals: %s", error)
+            self._is_unheard = True
+            return None
+        self._is_unheard = False
+        self._named = sockets.identity(self.path)
+        return listener
+
+    def _keep_listening(self, connections: Connections) -> None:
+        if self.path is not None and sockets.identity(self.path) == self._named:
+            return
+        listener = self._listener()
+        if listener is not None:
+            connections.listen(listener)
 
     def _run(self) -> None:
         connections = self._connections
@@ -120,6 +137,7 @@ class StatsThread:
             now_s = time.monotonic()
             if now_s >= next_s:
                 self._sample()
+                self._keep_listening(connections)
                 # after a suspended machine one point, not one for every second that is gone
                 next_s = max(next_s + self._interval_s, now_s)
             due_s = next_s if self._look is None else min(next_s, self._look_ends_s())

@@ -62,6 +62,15 @@ def connect(path: Path, *, timeout_s: float) -> socket.socket:
     return connection
 
 
+def identity(path: Path) -> tuple[int, int] | None:
+    """Return what tells a socket from another one of the same name; None if there is none."""
+    try:
+        found = path.lstat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
 def living(pid: int | None = None) -> Sequence[Path]:
     """Return the sockets of running programs, removing those of dead ones. Raises OSError.
 

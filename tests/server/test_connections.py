@@ -7,6 +7,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -126,6 +127,22 @@ def test_a_connection_that_asks_slowly_and_whole_is_kept():
                 piece = kept.recv(4096)
                 assert piece, "it was closed"
                 answer += piece
+
+
+def test_connections_leave_descriptors_to_the_rest_of_the_program(monkeypatch):
+    monkeypatch.setattr("localpaged.server.connections.MAX_CONNECTIONS", 3)
+    with scripted() as served:
+        where = ("127.0.0.1", served.server.port)
+        served.http.close()
+        kept = [socket.create_connection(where, timeout=10) for _ in range(3)]
+        with socket.create_connection(where, timeout=10) as refused:
+            with suppress(ConnectionResetError):
+                assert refused.recv(1) == b""
+        kept.pop().close()
+        for connection in kept:
+            connection.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            assert b" 200 " in connection.recv(4096)
+            connection.close()
 
 
 def test_a_body_that_does_not_arrive_is_given_up():

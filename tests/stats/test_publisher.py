@@ -3,6 +3,7 @@
 import json
 import os
 import select
+import shutil
 import signal
 import socket
 import stat
@@ -99,6 +100,35 @@ def test_the_socket_goes_with_the_program():
     reader.close()
     with pytest.raises(EngineGone):
         StatsReader(thread.path)
+
+
+@pytest.mark.parametrize("loss", ["removed", "replaced", "folder"])
+def test_a_socket_whose_name_is_lost_is_made_anew_and_readers_read_on(loss):
+    with telling() as thread, read_from(thread) as reader:
+        path = thread.path
+        if loss == "folder":
+            shutil.rmtree(path.parent)
+        else:
+            path.unlink()
+        if loss == "replaced":
+            path.write_text("not ours")
+        eventually(lambda: bool(sockets.living(4_121)))
+
+        assert reader.snapshot(NOTHING).models, "it was connected before"
+        with read_from(thread) as anew:
+            assert anew.snapshot(NOTHING).models
+    assert not sockets.living(4_121)
+
+
+def test_what_took_the_sockets_name_stays(monkeypatch):
+    def refuse(pid):
+        raise PermissionError("no more")
+
+    with telling() as thread:
+        monkeypatch.setattr(sockets, "listen", refuse)
+        thread.path.unlink()
+        thread.path.write_text("not ours")
+    assert thread.path.read_text() == "not ours"
 
 
 def test_two_programs_are_told_apart():
