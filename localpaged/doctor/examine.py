@@ -4,40 +4,34 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from localpaged import paths
 from localpaged.doctor.fact import Fact, Group, Probe, Report, Verdict, gathered, note, problem
-from localpaged.doctor.gpu import gpu_facts, kernel_facts
-from localpaged.doctor.history import copies_facts, history_facts, users_facts
-from localpaged.doctor.machine import (
-    environment_facts,
-    memory_facts,
-    processor_facts,
-    system_facts,
-)
-from localpaged.doctor.models import list_facts, usual_facts
 from localpaged.doctor.nvidia import Nvidia, read_nvidia
-from localpaged.doctor.packages import package_facts
-from localpaged.doctor.places import folder_facts, kv_facts, room_facts, socket_facts
 from localpaged.doctor.settings import Choices, config_facts, variable_facts
 from localpaged.doctor.terminal import Streams, read_streams, terminal_facts
 from localpaged.doctor.torch_build import TorchBuild, read_torch
-from localpaged.engine_factory import DEVICE
 from localpaged.thread_waiting import wait_briefly
+
+# Everything else is imported by the probe that needs it: a package that is missing or broken is
+# what somebody may want to find out here.
 
 
 @dataclass(frozen=True, slots=True)
 class Seams:
-    """Where this machine is looked at; others in tests. `device` is where models are computed."""
+    """Where this machine is looked at; others in tests.
+
+    `device` is where models are computed, by torch's name; empty, it is what the engine says.
+    """
 
     read_nvidia: Callable[[], Nvidia] = read_nvidia
     read_torch: Callable[[], TorchBuild] = read_torch
     read_streams: Callable[[], Streams] = read_streams
     environment: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
-    device: str = DEVICE
+    device: str = ""
 
 
 def examine(seams: Seams | None = None) -> Report:
@@ -63,42 +57,43 @@ class _Examination:
     def groups(self) -> Iterator[tuple[str, tuple[Fact, ...]]]:
         """Look at one group after another."""
         seams, choices = self._seams, self._choices
-        environment = seams.environment
         # torch is imported first: whether it can be decides what else is known
         torch = gathered("torch import", self._torch)
-        yield "system", self._all(("system", system_facts), ("memory", memory_facts))
+        yield "system", self._all(("system", self._system), ("memory", self._memory))
         yield (
             "settings",
             self._all(
                 ("config file", lambda: config_facts(choices)),
-                ("variables", lambda: variable_facts(choices, environment)),
-                ("threads", lambda: environment_facts(environment)),
+                ("variables", lambda: variable_facts(choices, seams.environment)),
+                ("threads", self._environment),
             ),
         )
-        yield "packages", torch + gathered("packages", package_facts)
+        yield "packages", self._all(("torch import", lambda: torch), ("packages", self._packages))
         yield "processor", self._all(("processor", self._processor))
         yield "GPU and kernels", self._all(("GPU", self._gpu), ("kernels", self._kernels))
-        yield "models", self._all(("models", list_facts), ("model", self._model))
+        yield "models", self._all(("models", self._models), ("model", self._model))
         yield (
             "files",
             self._all(
-                ("folders", folder_facts),
-                ("disk", room_facts),
-                ("KV files", lambda: kv_facts(choices.settings())),
-                ("programs", socket_facts),
+                ("folders", self._folders),
+                ("disk", self._room),
+                ("KV files", self._kv_files),
+                ("programs", self._sockets),
             ),
         )
         yield (
             "history",
             self._all(
-                ("history", lambda: history_facts(paths.database_file())),
-                ("copies", lambda: copies_facts(paths.database_file())),
-                ("history open in", lambda: users_facts(paths.database_file())),
+                ("history", self._history),
+                ("copies", self._copies),
+                ("history open in", self._users),
             ),
         )
         yield (
             "terminal",
-            self._all(("terminal", lambda: terminal_facts(seams.read_streams(), environment))),
+            self._all(
+                ("terminal", lambda: terminal_facts(seams.read_streams(), seams.environment))
+            ),
         )
 
     def _all(self, *probes: tuple[str, Probe]) -> tuple[Fact, ...]:
@@ -122,24 +117,95 @@ class _Examination:
             advice = "Install torch again: pip install --force-reinstall torch"
             yield problem("torch import", f"it fails: {error}", advice)
 
-    def _processor(self) -> Iterator[Fact]:
+    def _system(self) -> Iterable[Fact]:
+        from localpaged.doctor.machine import system_facts
+
+        return system_facts()
+
+    def _memory(self) -> Iterable[Fact]:
+        from localpaged.doctor.machine import memory_facts
+
+        return memory_facts()
+
+    def _environment(self) -> Iterable[Fact]:
+        from localpaged.doctor.machine import environment_facts
+
+        return environment_facts(self._seams.environment)
+
+    def _packages(self) -> Iterable[Fact]:
+        from localpaged.doctor.packages import package_facts
+
+        return package_facts()
+
+    def _processor(self) -> Iterable[Fact]:
         if self._build is None:
-            return iter([_unknown("processor")])
+            return [_unknown("processor")]
+        from localpaged.doctor.machine import processor_facts
+
         return processor_facts(self._build)
 
-    def _gpu(self) -> Iterator[Fact]:
+    def _gpu(self) -> Iterable[Fact]:
+        from localpaged.doctor.gpu import gpu_facts
+
         self._nvidia = self._seams.read_nvidia()
-        build = self._build or TorchBuild()
-        return gpu_facts(self._nvidia, build, device=self._seams.device)
+        return gpu_facts(self._nvidia, self._build or TorchBuild(), device=self._device())
 
-    def _kernels(self) -> Iterator[Fact]:
-        build = self._build or TorchBuild()
-        return kernel_facts(self._nvidia, build, device=self._seams.device)
+    def _kernels(self) -> Iterable[Fact]:
+        from localpaged.doctor.gpu import kernel_facts
 
-    def _model(self) -> Iterator[Fact]:
+        return kernel_facts(self._nvidia, self._build or TorchBuild(), device=self._device())
+
+    def _device(self) -> str:
+        from localpaged.engine_factory import DEVICE
+
+        return self._seams.device or DEVICE
+
+    def _models(self) -> Iterable[Fact]:
+        from localpaged.doctor.models import list_facts
+
+        return list_facts()
+
+    def _model(self) -> Iterable[Fact]:
         if self._build is None:
-            return iter([_unknown("model")])
+            return [_unknown("model")]
+        from localpaged.doctor.models import usual_facts
+
         return usual_facts(self._choices.settings(), self._build)
+
+    def _folders(self) -> Iterable[Fact]:
+        from localpaged.doctor.places import folder_facts
+
+        return folder_facts()
+
+    def _room(self) -> Iterable[Fact]:
+        from localpaged.doctor.places import room_facts
+
+        return room_facts()
+
+    def _kv_files(self) -> Iterable[Fact]:
+        from localpaged.doctor.places import kv_facts
+
+        return kv_facts(self._choices.settings())
+
+    def _sockets(self) -> Iterable[Fact]:
+        from localpaged.doctor.places import socket_facts
+
+        return socket_facts()
+
+    def _history(self) -> Iterable[Fact]:
+        from localpaged.doctor.history import history_facts
+
+        return history_facts(paths.database_file())
+
+    def _copies(self) -> Iterable[Fact]:
+        from localpaged.doctor.history import copies_facts
+
+        return copies_facts(paths.database_file())
+
+    def _users(self) -> Iterable[Fact]:
+        from localpaged.doctor.history import users_facts
+
+        return users_facts(paths.database_file())
 
 
 def _unknown(name: str) -> Fact:

@@ -77,6 +77,9 @@ def gathered(name: str, probe: Probe) -> tuple[Fact, ...]:
         facts.extend(probe())
     except LocalPagedError as error:
         facts.append(problem(name, error.message, error.hint))
+    except ImportError as error:
+        advice = "A package is missing or broken: install localpaged and its packages again."
+        facts.append(problem(name, _unlooked(error), advice))
     except Exception as error:
         # whatever is broken on a machine must not keep the rest from being told
         facts.append(problem(name, _unlooked(error), "This could not be looked at."))

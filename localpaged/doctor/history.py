@@ -6,8 +6,6 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-import psutil
-
 from localpaged import paths
 from localpaged.doctor.fact import Fact, note, problem
 from localpaged.store.checkup import Checkup, check_up, holders, log_of
@@ -104,6 +102,8 @@ def _side(path: Path) -> Path:
 
 
 def _command(pid: int) -> str:
+    import psutil
+
     try:
         text = " ".join(psutil.Process(pid).cmdline())
     except psutil.Error:

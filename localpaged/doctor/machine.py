@@ -7,15 +7,16 @@ import platform
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-
-import psutil
+from typing import TYPE_CHECKING
 
 from localpaged.config import Settings
 from localpaged.doctor.fact import Fact, note, problem
 from localpaged.doctor.torch_build import TorchBuild
-from localpaged.engine_factory import choose_formats
-from localpaged.models.opened_model import OpenedModel
 
+if TYPE_CHECKING:
+    from localpaged.models.opened_model import OpenedModel
+
+# packages are imported by what needs them: one that is broken must not hide the rest
 LEAST_PYTHON = (3, 11)
 LITTLE_MEMORY_BYTES = 1 << 30
 """With less free than this, the system is about to swap whatever the model is."""
@@ -75,6 +76,8 @@ def processor_facts(build: TorchBuild) -> Iterator[Fact]:
 
 def memory_facts() -> Iterator[Fact]:
     """Tell the memory of the machine, and the limit of the container, if it is lower."""
+    import psutil
+
     memory = psutil.virtual_memory()
     numbers = {"total_bytes": memory.total, "free_bytes": memory.available}
     text = f"{_gib(memory.available)} free of {_gib(memory.total)}"
@@ -97,6 +100,8 @@ def memory_facts() -> Iterator[Fact]:
 
 def format_facts(opened: OpenedModel, settings: Settings, build: TorchBuild) -> Iterator[Fact]:
     """Tell in which numbers a model would be computed, and why."""
+    from localpaged.engine_factory import choose_formats
+
     formats = choose_formats(opened, settings)
     kv = str(formats.kv).removeprefix("torch.")
     numbers = {"weights": formats.name, "kv": kv}

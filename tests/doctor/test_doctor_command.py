@@ -96,6 +96,21 @@ def test_without_a_model_it_ends_with_one_and_with_it_with_zero(home_with_model)
     assert (done.code, json.loads(done.out)["verdict"]) == (1, "problem")
 
 
+def test_packages_that_are_broken_are_told_and_hide_nothing_else(home, tmp_path, monkeypatch):
+    for name in ("psutil", "tokenizers", "sqlite_utils", "packaging", "torch"):
+        (tmp_path / f"{name}.py").write_text(f"raise ImportError('{name} is torn')")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    done = run("doctor", "--json")
+    record = json.loads(done.out)
+    assert (done.code, done.err, record["verdict"]) == (1, "", "problem")
+    for name in ("psutil", "sqlite_utils", "packaging", "torch"):
+        assert f"{name} is torn" in done.out
+    assert {"Python", "config file", "data folder", "terminal"} <= {
+        fact["name"] for fact in record["facts"]
+    }
+    assert list(home.iterdir()) == []
+
+
 def test_a_broken_config_and_variable_do_not_stop_it(home, monkeypatch):
     paths.ensure_private_dir(paths.config_dir())
     paths.config_file().write_text("\x1b]0;x\x07")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import replace
 
 import pytest
@@ -10,7 +11,7 @@ from localpaged.doctor import nvidia as nvidia_module
 from localpaged.doctor.fact import Verdict
 from localpaged.doctor.gpu import gpu_facts, kernel_facts
 from localpaged.doctor.nvidia import Nvidia, SystemGpu, read_nvidia
-from localpaged.doctor.torch_build import TorchGpu
+from localpaged.doctor.torch_build import TorchGpu, read_torch
 from testkit.machines import CPU_BUILD, CUDA_BUILD, GIB, GPU
 
 
@@ -167,3 +168,44 @@ def test_a_card_on_the_bus_is_counted_and_a_sound_device_is_not(machine):
         (device / "class").write_text(f"{kind}\n")
     (machine / "devices" / "broken").mkdir()
     assert read_nvidia() == Nvidia(num_cards=1)
+
+
+def test_why_torch_has_no_gpu_is_what_it_warns_of(monkeypatch):
+    import torch
+
+    def is_available():
+        warnings.warn("The NVIDIA driver on your system is too old", stacklevel=1)
+        return False
+
+    monkeypatch.setattr(torch.version, "cuda", "13.0")
+    monkeypatch.setattr(torch.cuda, "is_available", is_available)
+    build = read_torch()
+    assert (build.cuda, build.gpus) == ("13.0", ())
+    assert "too old" in build.gpu_trouble
+
+
+def test_a_driver_that_makes_torch_fail_is_told(monkeypatch):
+    import torch
+
+    def is_available():
+        raise RuntimeError("CUDA error: unknown")
+
+    monkeypatch.setattr(torch.version, "cuda", "13.0")
+    monkeypatch.setattr(torch.cuda, "is_available", is_available)
+    assert read_torch().gpu_trouble == "CUDA error: unknown"
+
+
+def test_gpus_are_read_from_torch(monkeypatch):
+    import torch
+
+    class Properties:
+        name, major, minor, total_memory, multi_processor_count = "H200", 9, 0, 5 * GIB, 132
+
+    monkeypatch.setattr(torch.version, "cuda", "13.0")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: Properties)
+    monkeypatch.setattr(torch.cuda, "get_arch_list", lambda: ["sm_90"])
+    build = read_torch()
+    assert build.gpus == (TorchGpu("H200", (9, 0), 5 * GIB, 132),)
+    assert build.architectures == ("sm_90",)
