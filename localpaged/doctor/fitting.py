@@ -62,6 +62,11 @@ def nearest_fit(opened: OpenedModel, settings: Settings) -> str:
 def _changes(settings: Settings) -> Iterator[tuple[str, dict[str, Any]]]:
     """Options that take less memory, from none to all, and what they set."""
     yield "", {}
+    if settings.host_memory_bytes:
+        yield "no --host-memory", {"host_memory_bytes": 0}
+    if settings.kv_memory_bytes is not None:
+        given = {"kv_memory_bytes": None, "host_memory_bytes": 0}
+        yield "no --kv-memory" + " and no --host-memory" * bool(settings.host_memory_bytes), given
     if settings.kv_dtype != "int8":
         yield "--kv-dtype int8", {"kv_dtype": "int8"}
     if settings.dtype != "bfloat16":

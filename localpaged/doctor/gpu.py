@@ -157,7 +157,7 @@ def _device(nvidia: Nvidia, device: str) -> Fact:
         return note(
             "computes on",
             "the processor: this version of localpaged does not use the GPU",
-            "Nothing is to be done: a later version will. Advice on the GPU above is for then.",
+            "No advice on the GPU changes that: without it nothing is slower.",
             **numbers,
         )
     return Fact("computes on", "the processor", numbers=numbers)

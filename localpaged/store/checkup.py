@@ -1,4 +1,8 @@
-"""Looks a history over without changing a byte of it or beside it, whoever has it open."""
+"""Looks a history over without changing a byte of it, whoever has it open.
+
+No file is made beside it. What SQLite refreshes is its index of a log that is there, as it does
+for everybody who reads.
+"""
 
 from __future__ import annotations
 

@@ -311,6 +311,25 @@ def test_little_memory_names_the_nearest_setting_that_fits(model, look, monkeypa
     assert fixed.verdict is not Verdict.PROBLEM, fixed
 
 
+@pytest.mark.parametrize(
+    ("given", "nearest"),
+    [
+        ({"LOCALPAGED_KV_MEMORY"}, "no --kv-memory"),
+        ({"LOCALPAGED_HOST_MEMORY"}, "no --host-memory"),
+        ({"LOCALPAGED_KV_MEMORY", "LOCALPAGED_HOST_MEMORY"}, "no --kv-memory and no --host-memory"),
+    ],
+)
+def test_memory_that_was_asked_for_and_is_not_there_is_what_to_leave_out(
+    model, look, monkeypatch, given, nearest
+):
+    memory = psutil.virtual_memory()._replace(total=8 * GIB, available=2 * GIB)
+    monkeypatch.setattr(psutil, "virtual_memory", lambda: memory)
+    # more than is free; of KV memory even more than there is at all
+    sizes = {"LOCALPAGED_KV_MEMORY": "9G", "LOCALPAGED_HOST_MEMORY": "4G"}
+    fact = look(environment={name: sizes[name] for name in given})["memory plan"]
+    assert (fact.verdict, fact.numbers["nearest"]) == (Verdict.PROBLEM, nearest)
+
+
 def test_no_memory_at_all_asks_for_a_smaller_model(model, look, monkeypatch):
     real = psutil.virtual_memory()
     monkeypatch.setattr(psutil, "virtual_memory", lambda: real._replace(available=1 << 10))
