@@ -7,6 +7,7 @@ import pytest
 from testkit.builders import ready_model
 from testkit.fake_model import FakeChatModel
 from testkit.glass import Looker
+from testkit.past_chats import write_chat
 from testkit.screens import LARGE, SMALL, open_service, stage
 from testkit.scripted_engine import ScriptedEngine
 
@@ -41,3 +42,18 @@ async def test_where_one_writes_is_on_the_screen_at_any_size(rows):
             assert "END" in shown.text
             assert shown.prompt.cursor_screen_offset.y < rows
             assert shown.app.cursor_position == shown.prompt.cursor_screen_offset
+
+
+@SIZES
+async def test_a_notice_is_painted_wherever_the_chat_was_scrolled_before(size):
+    engine = ScriptedEngine()
+    write_chat([("q", "an answer\n\n" * 50)] * 4)
+    with open_service(engine) as service:
+        async with stage(service, engine, size=size) as shown:
+            looker = Looker(shown)
+            for number in range(4):
+                await shown.press("pagedown" if number % 2 else "pageup")
+                await looker.settle()
+                shown.app.tell(f"notice {number}", is_error=bool(number % 2))
+                await looker.check()
+                assert f"notice {number}" in "\n".join(looker.glass.text)
