@@ -137,7 +137,7 @@ def _fingerprint(digest: str, files: tuple[SourceFile, ...]) -> str:
     """Digest what tells models apart: headers, sizes, times and samples of the weights."""
     whole = hashlib.blake2b(digest.encode(), digest_size=16)
     for file in files:
-        whole.update(f"{file.path.name} {file.num_bytes} {file.mtime_ns}".encode())
+        whole.update(os.fsencode(f"{file.path.name} {file.num_bytes} {file.mtime_ns}"))
         descriptor = os.open(file.path, os.O_RDONLY | os.O_CLOEXEC)
         try:
             for sample in range(_SAMPLES):

@@ -57,7 +57,8 @@ def write_record(entry: Path, record: ModelRecord) -> None:
 
     `entry` must be from before the model was read: one that changes meanwhile is then read again.
     """
-    known = json.dumps(record_to_json(record), ensure_ascii=False).encode()
+    # names of files may be no text, and are read again as they are written here
+    known = json.dumps(record_to_json(record), ensure_ascii=False).encode(errors="surrogatepass")
     body = known + record.tokenizer.text_tokenizer.encode()
     head = json.dumps(_description(body, len(known))).encode()
     try:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import difflib
 import json
 import logging
+import os
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -74,7 +75,9 @@ def find_model(name_or_path: str | Path) -> ModelEntry:
         if name.lower() == wanted.lower():
             return entry
     if (path := local_path(wanted)) is not None:
-        return ModelEntry(path.stem if path.suffix == _GGUF else path.name, path, False, str(path))
+        name = path.stem if path.suffix == _GGUF else path.name
+        # a name is text, in chats, over HTTP and in metrics, also where the system's is none
+        return ModelEntry(os.fsencode(name).decode(errors="replace"), path, False, str(path))
     raise not_found(wanted, entries)
 
 

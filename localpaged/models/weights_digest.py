@@ -62,7 +62,7 @@ def weights_digest(
     whole = hashlib.sha256()
     total, done = sum(file.num_bytes for file in files), 0
     for source in files:
-        whole.update(f"{source.path.name} {source.num_bytes} ".encode())
+        whole.update(os.fsencode(f"{source.path.name} {source.num_bytes} "))
         with source.path.open("rb", buffering=0) as file:
             left = source.num_bytes
             # no further than it was long: one that grows meanwhile would be read for ever

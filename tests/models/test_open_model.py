@@ -178,6 +178,18 @@ def test_models_with_other_weights_have_other_fingerprints(tmp_path: Path):
     assert open_model(path).fingerprint != first
 
 
+def test_a_name_that_is_no_text_opens_like_any_and_is_remembered(
+    tmp_path: Path, request: pytest.FixtureRequest
+):
+    path = tmp_path / "\udcff\udcfe[b].gguf"
+    save_tiny_gguf(tmp_path, "llama").rename(path)
+    first = open_model(path)
+    request.getfixturevalue("no_parsing")
+
+    assert described(open_model(path)) == described(first)
+    assert (first.name, first.source) == ("\ufffd\ufffd[b]", path)
+
+
 def test_a_model_opens_by_its_name(tmp_path: Path):
     path = save_tiny_gguf(tmp_path, "llama")
     add_entry("tiny", path, origin="test")

@@ -53,6 +53,13 @@ def test_a_file_in_anothers_place_is_another_digest_and_the_old_one_back_is_not(
     assert weights_digest(files) == before
 
 
+def test_a_name_that_is_no_text_is_part_of_the_digest_like_any(files):
+    before = weights_digest(files)
+    renamed = files[0].path.rename(files[0].path.with_name("\udcff.bin"))
+    files = [source_file(renamed), files[1]]
+    assert weights_digest(files) == weights_digest(files) != before
+
+
 def test_what_was_touched_just_now_is_not_remembered(files, monkeypatch):
     monkeypatch.setattr(module, "FRESH_S", 60.0)
     weights_digest(files)
