@@ -57,3 +57,29 @@ async def test_a_notice_is_painted_wherever_the_chat_was_scrolled_before(size):
                 shown.app.tell(f"notice {number}", is_error=bool(number % 2))
                 await looker.check()
                 assert f"notice {number}" in "\n".join(looker.glass.text)
+
+
+@SIZES
+async def test_the_cursor_beside_an_answer_grows_with_it(size):
+    engine = ScriptedEngine([[f"line {number}\n\n" for number in range(6)]])
+    with open_service(engine) as service:
+        async with stage(service, engine, size=size) as shown:
+            looker = Looker(shown)
+            await shown.ask("q")
+            await shown.step(2)
+            shown.transcript.focus()
+            await shown.press("k")
+            for _ in range(5):
+                await shown.step()
+                await looker.check()
+
+
+async def test_what_is_written_is_wrapped_anew_on_the_screen_when_it_is_resized():
+    engine = ScriptedEngine()
+    with open_service(engine) as service:
+        async with stage(service, engine, size=SMALL) as shown:
+            looker = Looker(shown)
+            await shown.write("w " * 100)
+            for size in (LARGE, (45, 20), LARGE, SMALL):
+                await shown.resize(*size)
+                await looker.check()

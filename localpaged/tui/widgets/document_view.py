@@ -36,6 +36,10 @@ MARGIN_CELLS = 2
 END_SLACK_LINES = 2
 
 
+Look = tuple[Line, bool, bool]
+"""What a row is painted from: its line, whether it is at the cursor, whether it was looked for."""
+
+
 @dataclass(slots=True)
 class Place:
     """A document, and where the user is in it."""
@@ -79,7 +83,7 @@ class DocumentView(ScrollView, can_focus=True):
         self._place = Place(Document(SessionModel(), glyphs, MAX_COLUMN_CELLS))
         self._marked: Cell | None = None
         self._painter: Painter | None = None
-        self._strips: dict[int, tuple[Line, Strip]] = {}
+        self._strips: dict[int, tuple[Look, Strip]] = {}
 
     @property
     def document(self) -> Document:
@@ -153,7 +157,7 @@ class DocumentView(ScrollView, can_focus=True):
             # what is out of view is painted when it is seen; comparing all of it would take long
             if not top <= y < bottom:
                 del self._strips[y]
-            elif self._strips[y][0] != self.document.line(y):
+            elif self._strips[y][0] != self._look(y):
                 del self._strips[y]
                 changed = min(changed, y)
         return changed
@@ -200,14 +204,14 @@ class DocumentView(ScrollView, can_focus=True):
         selection = self.text_selection
         if selection is None and (cached := self._strips.get(y)) is not None:
             return cached[1]
-        line = drawn = self.document.line(y)
+        look = drawn, is_marked, is_found = self._look(y)
         selected = selection.get_span(y) if selection is not None else None
-        if selected is None and self.is_found(y):
+        if selected is None and is_found:
             selected = 0, -1
         width = self.scrollable_content_region.width
         column = self.column_in(width)
         margin = max(0, (width - column) // 2)
-        if margin and self._is_marked(y):
+        if margin and is_marked:
             drawn = drawn.indented(Run("▎", Role.ACCENT))
             margin -= 1
             column += 1
@@ -215,7 +219,7 @@ class DocumentView(ScrollView, can_focus=True):
             drawn, width=width, margin=margin, column=column, y=y, selected=selected
         )
         if selection is None:
-            self._strips[y] = line, strip
+            self._strips[y] = look, strip
         return strip
 
     def notify_style_update(self) -> None:
@@ -229,6 +233,9 @@ class DocumentView(ScrollView, can_focus=True):
             selection = self.screen.get_visual_style("screen--selection")
             self._painter = Painter(self.visual_style, selection)
         return self._painter
+
+    def _look(self, y: int) -> Look:
+        return self.document.line(y), self._is_marked(y), self.is_found(y)
 
     def _is_marked(self, y: int) -> bool:
         index = self.document.cell_at(y) if self._marked is not None else None

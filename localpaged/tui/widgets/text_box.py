@@ -19,6 +19,7 @@ class TextBox(TextArea):
 
     def on_resize(self) -> None:
         """The text is wrapped elsewhere: its cursor stays in view, and blinks where it is now."""
+        self.refresh()
         self.call_after_refresh(self._show_cursor)
 
     def _show_cursor(self) -> None:
