@@ -47,6 +47,7 @@ def run_serve(options: Mapping[str, Any]) -> int:
         try:
             server.run()
         finally:
+            telling.is_ending = True
             service.close()
     finally:
         server.close()
@@ -89,11 +90,15 @@ def run_served_chat(
 
 
 class _Telling:
-    """Says on stderr how the model loads, and where it is served. Engine's thread."""
+    """Says on stderr how the model loads, and where it is served. Engine's thread.
+
+    A model that is ended while it loads, as the server `is_ending`, has not failed.
+    """
 
     def __init__(self, server: HttpServer) -> None:
         self._server = server
         self.failure: LocalPagedError | None = None
+        self.is_ending = False
 
     def receive(self, events: tuple[ChatEvent, ...]) -> None:
         """Take what the engine tells."""
@@ -107,8 +112,9 @@ class _Telling:
                     tell(f"{name} is served on http://{self._server.address}/v1 (Ctrl+C ends it).")
                 case ModelFailed() if not event.model_name:
                     self._status("")
-                    self.failure = event.error
-                    self._server.stop()
+                    if not self.is_ending:
+                        self.failure = event.error
+                        self._server.stop()
 
     def _status(self, line: str) -> None:
         if not sys.stderr.isatty():

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 import signal
 import socket
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import httpx2 as httpx
@@ -61,6 +62,24 @@ def test_the_default_model_answers(ready_home):
     assert "Paris" in answer.choices[0].message.content
     assert again.usage.prompt_tokens_details.cached_tokens >= 32
     assert code == 0
+
+
+@pytest.mark.model
+def test_a_signal_while_the_model_loads_is_no_failure(ready_home):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    with start("serve", "--port", str(port)) as process:
+        status, end_s = "", time.monotonic() + TIMEOUT_S
+        while not status:
+            assert process.poll() is None and time.monotonic() < end_s
+            with suppress(httpx.TransportError):
+                status = httpx.get(f"http://127.0.0.1:{port}/health").json()["status"]
+        process.send_signal(signal.SIGTERM)
+        output, errors = process.communicate(timeout=TIMEOUT_S)
+
+    assert status == "loading"
+    assert (process.returncode, output, errors) == (0, b"", b"")
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
