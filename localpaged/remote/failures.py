@@ -164,7 +164,7 @@ def told_by(body: bytes, key: str) -> str:
     line = visible(" ".join(without_key(text, key).split()))
     if len(line) > SHOWN_CHARS:
         line = f"{line[: SHOWN_CHARS - 1]}…"
-    return line or "it says nothing"
+    return line or "it says nothing."
 
 
 def _no_entry(endpoint: Endpoint, status: int, told: str) -> EndpointError:
