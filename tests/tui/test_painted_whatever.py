@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from tempfile import TemporaryDirectory
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from textual import events
 
@@ -20,10 +20,12 @@ from testkit.screens import LARGE, SMALL, Stage, open_service, stage
 from testkit.scripted_engine import ScriptedEngine
 
 PIECES = (
-    *("<think>", "why ", "\n\n", "because\n", "</think>", "# Head\n", "- item\n", "**bold** "),
+    *("because\n", "# Head\n", "- item\n", "**bold** "),
     *("```python\n", "x = 1\n", "```\n", "| a | b |\n|---|---|\n| 1 | 2 |\n", "漢字", "e\u0301 "),
     *("\x1b[31mred ", "a\u202eb ", "> quote\n", "long" * 30, "\n\n1. one\n", "ｗｉｄｅ ", "end."),
 )
+THOUGHTS = [f"thought {number}\n\n" for number in range(9)]
+ANSWER = ["<think>", *THOUGHTS, "</think>", *PIECES, *(f"word {number} " for number in range(99))]
 KEYS = (
     *("up", "down", "enter", "escape", "tab", "pageup", "pagedown", "ctrl+end", "home", "j", "k"),
     *("ctrl+t", "ctrl+r", "ctrl+f", "ctrl+n", "alt+left", "alt+1", "ctrl+b", "ctrl+o", "ctrl+p"),
@@ -84,21 +86,26 @@ async def mouse(shown: Stage, kind: type[events.MouseEvent], x: float, y: float)
 
 async def play(actions: Sequence[tuple[str, object]]) -> None:
     """Do one thing after another, and compare after each."""
-    engine = ScriptedEngine([PIECES])
+    engine = ScriptedEngine([ANSWER])
     model = ready_model(FakeChatModel(thinks=True))
-    write_chat([("q", "an answer\n\n" * 9)] * 3)
+    write_chat([("q", "an answer")])
     with open_service(engine, model=model, shelf=FakeShelf("fake-model", "other")) as service:
         async with stage(service, engine, size=LARGE) as shown:
             looker = Looker(shown)
+            await shown.ask("why?")
             for kind, what in actions:
                 await act(shown, kind, what)
                 if not shown.app.screen_stack:
                     return
                 await looker.check()
+                await shown.step()
+                await looker.check()
 
 
-@settings(max_examples=8, deadline=None, derandomize=True, database=None)
+@settings(max_examples=5, deadline=None, derandomize=True, database=None)
 @given(st.lists(ACTIONS, min_size=6, max_size=12))
+@example([("step", 1)] * 6)
+@example([("press", "tab"), ("press", "k"), ("press", "k"), *[("step", 1)] * 9])
 def test_the_terminal_shows_what_there_is(actions):
     with TemporaryDirectory() as home, pytest.MonkeyPatch.context() as patch:
         patch.setenv("LOCALPAGED_HOME", home)
