@@ -26,6 +26,22 @@ async def test_an_empty_chat_has_no_message_to_go_another_way_at(size):
             assert "Hello, world." in shown.text
 
 
+@SIZES
+async def test_a_system_prompt_alone_is_nothing_to_fork_or_to_go_another_way_at(size):
+    engine = ScriptedEngine()
+    with open_service(engine) as service:
+        async with stage(service, engine, size=size) as shown:
+            await shown.write("/system be brief")
+            await shown.press("enter", "ctrl+f")
+            assert "There is nothing to fork yet." in shown.text
+            shown.transcript.focus()
+            await shown.press("k", "f", "e", "r", "[", "]", "y", "Y", "t", "w")
+            assert len(shown.app.workspace.sessions) == 1
+            await shown.ask("q")
+            await shown.answer()
+            assert "Hello, world." in shown.text
+
+
 async def test_a_message_that_is_gone_when_its_key_arrives_is_not_another_one():
     engine = ScriptedEngine()
     with open_service(engine) as service:

@@ -186,7 +186,8 @@ class BranchCommands(CommandGroup):
     def fork(self, entry: int | None = None) -> None:
         """Make a chat that begins with the messages up to one, and show it."""
         session = self._current
-        if session.chat is None or not session.entries:
+        # a system prompt alone is no message that a chat could begin with
+        if session.chat is None or not any(isinstance(e, Answer) or e.key for e in session.entries):
             self._app.tell("There is nothing to fork yet.")
             return
         index = _fork_point(session) if entry is None else entry
