@@ -158,7 +158,7 @@ _OPTIONS = (
     ),
     click.option("--min-p", type=float, help="Drop tokens below this share of the likeliest."),
     click.option("--seed", type=int, help="The same seed gives the same answer."),
-    click.option("--max-tokens", "-n", type=int, help="Length limit of the answer."),
+    click.option("--max-tokens", type=int, help="Length limit of the answer."),
     click.option("--min-tokens", type=int, help="The answer does not end before so many."),
     click.option(
         "--stop", type=TEXT, multiple=True, help="End the answer before this text. Repeatable."

@@ -24,7 +24,7 @@ _TOO_LONG = re.compile(
     r"|exceeds? the available context|too many tokens",
     re.IGNORECASE,
 )
-_TRY = "Try again when it is there; `localpaged models list` shows the address."
+_TRY = "Is the address right, and the server running? What was asked can be asked again."
 
 
 def is_worth_a_retry(error: httpx2.TransportError, attempt: int) -> bool:

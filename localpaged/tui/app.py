@@ -16,6 +16,7 @@ from textual import events, on
 from textual.app import App
 from textual.binding import BindingType
 from textual.filter import LineFilter
+from textual.screen import ModalScreen
 
 from localpaged.config_file import UiSettings
 from localpaged.errors import LocalPagedError
@@ -379,8 +380,8 @@ class LocalPagedApp(App[None]):
         )
 
     async def action_quit(self) -> None:
-        """The quit key, wherever it is pressed."""
-        if self.screen is self.chat:
+        """The quit key, wherever it is pressed but in a dialog."""
+        if not isinstance(self.screen, ModalScreen):
             self.ask_to_quit()
 
     def action_help_quit(self) -> None:

@@ -25,7 +25,7 @@ def test_penalties_biases_and_lengths_reach_the_engine(answer_with):
     runs = answer_with(["Yes."])
     options = (
         "--repetition-penalty 1.1 --presence-penalty -0.5 --frequency-penalty 0.25 "
-        "--logit-bias 42=-3.5 --logit-bias 7=100 --min-tokens 3 -n 20"
+        "--logit-bias 42=-3.5 --logit-bias 7=100 --min-tokens 3 --max-tokens 20"
     )
     assert call("ask", *options.split(), "Hi").code == 0
     sampling = runs.requests[0].sampling
@@ -78,7 +78,7 @@ def test_the_form_of_an_answer_can_be_a_file(answer_with, tmp_path, option, kind
         (["--logit-bias", "x=1"], "write 42=-3.5"),
         (["--logit-bias", "7=nan"], "must be from -100 to 100"),
         (["--logit-bias", "7=1", "--logit-bias", "7=2"], "names a token twice"),
-        (["--min-tokens", "5", "-n", "2"], "min_tokens 5 is more than max_tokens 2"),
+        (["--min-tokens", "5", "--max-tokens", "2"], "min_tokens 5 is more than max_tokens 2"),
         (["--json", "--logprobs", "21"], "logprobs must be a whole number from 0 to 20"),
         (["--presence-penalty", "3"], "presence_penalty must be from -2 to 2"),
     ],
@@ -133,7 +133,7 @@ def test_log_probabilities_are_told_in_json_with_the_text_of_each_token(answer_w
 
 def test_another_answer_and_the_rest_of_one_have_the_form_of_the_first(answer_with):
     answer_with(["{", '"city'])
-    assert call("ask", "--schema", SCHEMA, "-n", "2", "Where?").code == 0
+    assert call("ask", "--schema", SCHEMA, "--max-tokens", "2", "Where?").code == 0
     engine = ScriptedEngine([['": 1}'], ["{}"], ["Well."]])
     service = ChatService(store=Store.open(), engine=engine, model=ready_model())
     ends: queue.SimpleQueue[str] = queue.SimpleQueue()

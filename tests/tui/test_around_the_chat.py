@@ -143,3 +143,14 @@ async def test_low_screens_give_up_the_keys_first_then_the_top_line():
             await shown.resize(60, 12)
             assert "KV " not in shown.text
             assert "Ask anything" in shown.text
+
+
+@pytest.mark.parametrize("key", ["f3", "f6"])
+async def test_the_quit_key_quits_from_a_screen_over_the_chat(key):
+    engine = ScriptedEngine()
+    with open_service(engine) as service:
+        async with stage(service, engine) as shown:
+            await shown.press(key)
+            await shown.until(lambda: shown.app.screen is not shown.app.chat)
+            await shown.press("ctrl+q")
+            await shown.until(lambda: shown.app._exit)

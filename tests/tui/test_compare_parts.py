@@ -64,7 +64,9 @@ def test_options_stand_before_the_prompt_which_stays_as_it_is():
     assert len(asked_for("Sky?").specs) == 2
 
 
-@pytest.mark.parametrize("text", ["n=two Sky?", "t=0.2;1 Sky?", "seed=x Sky?", "n=0 Sky?"])
+@pytest.mark.parametrize(
+    "text", ["n=two Sky?", "t=0.2;1 Sky?", "seed=x Sky?", "n=0 Sky?", "n=2 max_tokens=9 Sky?"]
+)
 def test_options_that_make_no_sense_are_refused(text):
     with pytest.raises(BadParameter):
         asked_for(text)

@@ -148,7 +148,7 @@ def test_rows_are_cut_between_characters_and_hostile_names_are_shown_as_what_the
     assert named("a very long title", 8, ellipsis="…") == "a very …"
 
 
-def stacked(pen: Pen, *, rows: int) -> list[str]:
+def stacked(pen: Pen, *, rows: int):
     layers = (
         Layer([0.0, 8.0, 9.0, None], Shade("held"), "#"),
         Layer([0.0, 0.1, 1.0, 1.0], Shade("pinned"), "P"),

@@ -27,11 +27,11 @@ def one(**changes) -> ScriptedSource:
     return ScriptedSource(a=snapshot(4_121, model(**changes)))
 
 
-def shown_view(shown) -> str:
+def shown_view(shown):
     return shown.lines[1].split("❯")[1].split()[0]
 
 
-def span_of_curves(shown) -> str:
+def span_of_curves(shown):
     return [line for line in shown.lines if " ago " in line][-1].split(" ago")[0]
 
 

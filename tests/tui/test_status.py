@@ -86,6 +86,12 @@ def test_the_pool_bar_never_exceeds_its_room_and_counts_blocks_in_use_alone():
     assert texts[5] == ""
 
 
+def test_what_is_pinned_is_not_told_as_active():
+    snapshot = EngineSnapshot(total_blocks=256, held_blocks=40, pinned_blocks=9, free_blocks=216)
+    text = "".join(run.text for run in kv_runs(snapshot, UNICODE, 90))
+    assert text.endswith("12 % active  █ 31 active █ 9 pinned ▒ 0 cached · 216 free")
+
+
 def test_without_a_pool_there_is_no_bar():
     assert kv_runs(EngineSnapshot(), UNICODE, 80) == []
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from statistics import median
 from typing import Any
 
@@ -101,7 +102,7 @@ async def test_of_a_paragraph_that_grows_only_the_rows_that_differ_are_painted(m
             await shown.ask("x")
             await shown.step(60)
             painted: list[str] = []
-            original = Painter.strip
+            original: Callable[..., Strip] = Painter.strip
 
             def counting(painter: Painter, line: Line, **options: Any) -> Strip:
                 painted.append(line.plain)

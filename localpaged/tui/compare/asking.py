@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from localpaged.chat.compare import BranchSpec, make_specs
+from localpaged.chat.sampling_options import BY_NAME
 from localpaged.errors import BadParameter
 
 SYNTAX = "n=4 t=0.2,0.7 m=A,B seed=1 blind"
-_OPTION = re.compile(r"(blind|([a-z]+)=(\S*))(?:\s+|$)")
+_OPTION = re.compile(r"(blind|([a-z_]+)=(\S*))(?:\s+|$)")
 _NAMES = {"temp": "t", "temperature": "t", "model": "m", "models": "m", "s": "seed"}
 
 
@@ -37,6 +38,8 @@ def asked_for(text: str) -> Asked:
             is_blind = True
         elif name in ("n", "t", "m", "seed"):
             options[name] = match[3]
+        elif name in BY_NAME:
+            raise BadParameter(f"A compare has no {name} of its own.", hint=_hint())
         else:
             break
         text = text[match.end() :]

@@ -16,15 +16,19 @@ LEAST_BAR_CELLS = 3
 def kv_runs(snapshot: EngineSnapshot, glyphs: Glyphs, cells: int) -> list[Run]:
     """As much of bar, share and block counts as fits in `cells`; nothing without a pool.
 
-    The share counts blocks in use alone: what is merely kept for reuse is given up when needed.
+    The share counts blocks in use alone: what is merely kept for reuse is given up when needed, and
+    what is pinned is kept on purpose.
     """
     if not snapshot.total_blocks:
         return []
-    share = Run(f" {percent(snapshot.held_blocks, snapshot.total_blocks):>5} active", Role.TEXT)
+    active, pinned = snapshot.held_blocks - snapshot.pinned_blocks, snapshot.pinned_blocks
+    share = Run(f" {percent(active, snapshot.total_blocks):>5} active", Role.TEXT)
     counts = [
         Run("  "),
         Run(glyphs.bar_held, Role.ACCENT),
-        Run(f" {compact(snapshot.held_blocks)} active ", Role.DIM),
+        Run(f" {compact(active)} active ", Role.DIM),
+        *([Run(glyphs.bar_held, Role.WARNING)] if pinned else []),
+        *([Run(f" {compact(pinned)} pinned ", Role.DIM)] if pinned else []),
         Run(glyphs.bar_cached, Role.ACCENT),
         Run(f" {compact(snapshot.cached_blocks)} cached ", Role.DIM),
         Run(glyphs.bar_free, Role.FAINT),
@@ -43,10 +47,13 @@ def kv_runs(snapshot: EngineSnapshot, glyphs: Glyphs, cells: int) -> list[Run]:
 
 
 def _bar(snapshot: EngineSnapshot, glyphs: Glyphs, cells: int) -> list[Run]:
-    held = _cells_for(snapshot.held_blocks, snapshot.total_blocks, cells)
-    cached = min(cells - held, _cells_for(snapshot.cached_blocks, snapshot.total_blocks, cells))
+    total, pinned_blocks = snapshot.total_blocks, snapshot.pinned_blocks
+    held = _cells_for(snapshot.held_blocks, total, cells)
+    pinned = min(held, _cells_for(pinned_blocks, total, cells))
+    cached = min(cells - held, _cells_for(snapshot.cached_blocks, total, cells))
     return [
-        Run(glyphs.bar_held * held, Role.ACCENT),
+        Run(glyphs.bar_held * (held - pinned), Role.ACCENT),
+        Run(glyphs.bar_held * pinned, Role.WARNING),
         Run(glyphs.bar_cached * cached, Role.ACCENT),
         Run(glyphs.bar_free * (cells - held - cached), Role.FAINT),
     ]

@@ -139,7 +139,7 @@ class Looker:
     @property
     def _due(self) -> list[str]:
         """What has still to be drawn."""
-        of_app = [] if self._app._message_queue.empty() else ["app"]
+        of_app: list[str] = [] if self._app._message_queue.empty() else ["app"]
         return of_app + [
             f"{screen} {name}"
             for screen in self._screens

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import Any
 
 from localpaged.errors import StatsError
 from localpaged.stats.protocol import CHATS, MAP, TREE
@@ -104,7 +105,7 @@ def block_map() -> BlockMap:
     )
 
 
-def model(name: str = "SmolLM2-135M-Instruct", **changes: object) -> ModelStats:
+def model(name: str = "SmolLM2-135M-Instruct", **changes: Any) -> ModelStats:
     """A model with work to do."""
     made = ModelStats(
         name=name,
