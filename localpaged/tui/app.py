@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
-import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -28,6 +26,7 @@ from localpaged.tui.awaited import Awaited
 from localpaged.tui.bridge import EventBridge
 from localpaged.tui.collector import calm_collector
 from localpaged.tui.coordinator import Coordinator
+from localpaged.tui.desktop import open_on_desktop
 from localpaged.tui.figures import grouped
 from localpaged.tui.glyphs import ASCII, UNICODE, Glyphs
 from localpaged.tui.keymap import USUAL_KEYS, Keymap
@@ -318,13 +317,7 @@ class LocalPagedApp(App[None]):
 
     def open_address(self, address: str) -> None:
         """Open a web address on the desktop; without one, copy it."""
-        has_desktop = sys.platform == "darwin" or any(
-            name in os.environ for name in ("DISPLAY", "WAYLAND_DISPLAY", "WSL_DISTRO_NAME")
-        )
-        import webbrowser
-
-        # without a desktop Python would start a browser inside this very terminal
-        if not (has_desktop and webbrowser.open(address)):
+        if not open_on_desktop(address):
             self.copy_text(address, "address")
 
     # the application's own actions
