@@ -192,7 +192,8 @@ def test_an_answer_can_be_stopped_while_another_prompt_is_being_made(database_pa
 
 def test_an_answer_goes_on_while_the_disk_is_full_and_is_saved_later(database_path: Path):
     store, make_room = make_limited_store(database_path, spare_pages=4)
-    engine = ScriptedEngine([["x" * 100_000, " end"], ["fine"]])
+    long = "".join(f"{number} " for number in range(18_000))
+    engine = ScriptedEngine([[long, "end"], ["fine"]])
     service = ChatService(store=store, engine=engine, model=ready_model())
     recorder = Recorder()
     service.subscribe(recorder)
@@ -220,7 +221,7 @@ def test_an_answer_goes_on_while_the_disk_is_full_and_is_saved_later(database_pa
 
     store = Store.open(database_path)
     texts = [message.text for message in store.conversation(chat.id).messages]
-    assert texts == ["question", "x" * 100_000 + " end"]
+    assert texts == ["question", f"{long}end"]
     texts = [message.text for message in store.conversation(other.id).messages]
     assert texts == ["not durable yet", "fine"]
     store.close()
