@@ -42,7 +42,7 @@ def test_fork_compare_kill_and_restart(home_with_model):
         terminal.send(STOP)
         terminal.until_shown("❯ And of Spain?")
 
-        terminal.send(f"/compare n=2 t=0.9,1.2 {LONG}\r")
+        terminal.send(f"/compare n=2 t=0.1,0.3 {LONG}\r")
         terminal.until_shown("compare", "read once", "2 answers", "shared +")
         terminal.resize(80, 24)
         terminal.until_shown("compare", "Enter continue")

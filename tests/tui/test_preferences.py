@@ -50,7 +50,7 @@ async def test_a_theme_that_cannot_be_remembered_is_told_and_used():
 async def test_palette_and_help_tell_how_to_choose():
     engine = ScriptedEngine()
     with open_service(engine) as service:
-        async with stage(service, engine, size=(100, 110)) as shown:
+        async with stage(service, engine, size=(100, 200)) as shown:
             await shown.press("f1")
             (row,) = [line for line in shown.text.splitlines() if "Dark or light" in line]
             assert "/theme" in row
