@@ -37,7 +37,6 @@ FIRST = "What is the capital of France?"
 STORY = "Tell me a long story about the keeper of a lighthouse."
 BREAD = "Explain step by step how bread is made, as a numbered list."
 COMPARED = "Explain copy-on-write to a child."
-SOUGHT = "bread"
 LIBRARIAN = (
     "You are the librarian of a small town. You know every shelf, you answer in plain words, you "
     "name a book where one helps, and you say so when you do not know. Visitors come with "
@@ -83,8 +82,6 @@ async def draw(folder: Path) -> None:
             _save(app, folder / "tokens.svg")
             await _compare(pilot, service)
             _save(app, folder / "compare.svg")
-            await _history(pilot)
-            _save(app, folder / "history.svg")
         await _stats(service, folder / "stats.svg")
     finally:
         service.close()
@@ -132,16 +129,6 @@ async def _compare(pilot: Pilot[None], service: ChatService) -> None:
     await _ask(pilot, f"/compare n=3 t=0.2,0.7,1.0 {COMPARED}")
     await _wait(lambda: service.snapshot().generated_tokens > done + 3 * STREAMED_TOKENS, pilot)
     await pilot.pause(0.3)
-
-
-async def _history(pilot: Pilot[None]) -> None:
-    """What was said of a word, in every chat and compare."""
-    await pilot.press("escape")
-    await pilot.pause(0.3)
-    await pilot.press("f6")
-    await pilot.pause(0.5)
-    await pilot.press(*SOUGHT)
-    await pilot.pause(1.5)
 
 
 async def _stats(service: ChatService, path: Path) -> None:
