@@ -103,6 +103,7 @@ OPTIONS = (
     SamplingOption("dry", "DRY", "dry", "against loops; on or number", "off"),
     SamplingOption("seed", "Seed", "whole", "same seed, same answer", "random"),
     SamplingOption("max_tokens", "Max tokens", "whole", "length limit of an answer", "none"),
+    SamplingOption("min_tokens", "Min tokens", "whole", "no end before so many"),
     SamplingOption("stop", "Stop strings", "texts", "end before any of these"),
     SamplingOption("stop_loops", "Stop loops", "flag", "end what only repeats itself"),
 )
@@ -122,7 +123,15 @@ def find_option(name: str) -> SamplingOption:
 
 
 def with_overrides(defaults: SamplingParams, overrides: Mapping[str, Any]) -> SamplingParams:
-    """Return the defaults with other values for some. Raises BadParameter."""
+    """Return the defaults with other values for some. Raises BadParameter.
+
+    A length limit that is asked for counts more than a least length that is merely the default.
+    """
+    limit = overrides.get("max_tokens")
+    if isinstance(limit, int) and "min_tokens" not in overrides:
+        defaults = replace(
+            defaults, max_tokens=None, min_tokens=max(0, min(defaults.min_tokens, limit))
+        )
     return replace(defaults, **overrides)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from localpaged.chat.sampling_options import with_overrides
 from localpaged.engine.params import (
     MAX_STOP_CHARS,
     MAX_STOPS,
@@ -60,7 +61,7 @@ def sampling_of(
         given["temperature"] = 0.0  # nothing but the likeliest token is left
     chosen = {name: value for name, value in given.items() if value is not None}
     try:
-        return replace(defaults, ignore_eos=fields.flag("ignore_eos"), **chosen)
+        return with_overrides(defaults, {"ignore_eos": fields.flag("ignore_eos"), **chosen})
     except BadParameter as error:
         raise invalid(
             error.message, param=_named_in(error.message), code="invalid_value"

@@ -13,6 +13,7 @@ from localpaged.chat.sampling_options import (
     find_option,
     pack_overrides,
     unpack_overrides,
+    with_overrides,
 )
 from localpaged.engine.params import DryParams, SamplingParams
 from localpaged.errors import BadParameter, NotInHistory
@@ -48,6 +49,16 @@ def test_a_value_is_read_as_a_person_writes_it(name, text, value):
     option = find_option(name)
     assert option.value_of(text) == value
     assert option.value_of(option.text_of(value)) == value
+
+
+def test_a_limit_that_is_asked_for_shortens_a_least_length_that_is_a_default():
+    defaults = SamplingParams(min_tokens=50, max_tokens=100)
+    short = with_overrides(defaults, {"max_tokens": 16})
+    assert (short.min_tokens, short.max_tokens) == (16, 16)
+    assert with_overrides(defaults, {"max_tokens": 80}).min_tokens == 50
+    assert with_overrides(defaults, {"max_tokens": None}).min_tokens == 50
+    with pytest.raises(BadParameter, match="min_tokens 20 is more than max_tokens 16"):
+        with_overrides(defaults, {"max_tokens": 16, "min_tokens": 20})
 
 
 @pytest.mark.parametrize(
