@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 
 DTYPES = ("auto", "float32", "bfloat16")
 KV_DTYPES = ("auto", "float32", "bfloat16", "int8")
+DEVICE = re.compile(r"auto|cpu|cuda(?::(\d{1,3}))?")
 MIN_CONTEXT_TOKENS = 64
 MIN_KV_MEMORY_BYTES = 1 << 20
 DEFAULT_KV_DISK_BYTES = 2 << 30
@@ -23,6 +25,7 @@ DEFAULT_KV_DISK_BYTES = 2 << 30
 class Settings:
     """What the user asked for. Raises ConfigError for values that make no sense.
 
+    `device` is where it is computed: auto, cpu, cuda or cuda:N.
     `kv_dtype` is what K and V are kept in; "auto" is what is computed in.
     `context_tokens` bounds prompt and answer together; `kv_memory_bytes` the KV pool;
     `host_memory_bytes` keep KV that the pool gives up; `kv_disk_bytes` of files what shall be there
@@ -40,6 +43,7 @@ class Settings:
     threads: int | None = None
     sampling: SamplingParams = field(default_factory=SamplingParams)
     remotes: tuple[Endpoint, ...] = ()
+    device: str = "auto"
 
     def __post_init__(self) -> None:
         if "://" in self.model:
@@ -47,6 +51,11 @@ class Settings:
 
             # before anybody shows it: there may be a password in it, which is refused
             find_endpoint(self.model, self.remotes)
+        if DEVICE.fullmatch(self.device) is None:
+            raise ConfigError(
+                f"{self.device!r} is not a device.",
+                hint="Choose auto, cpu, cuda, or a card by its number, such as cuda:1.",
+            )
         if self.dtype not in DTYPES:
             raise ConfigError(
                 f"{self.dtype!r} is not a dtype.", hint=f"Choose one of {', '.join(DTYPES)}."

@@ -48,6 +48,7 @@ class EngineChoices:
     kv_disk: int | None = None
     dtype: str | None = None
     threads: int | None = None
+    device: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,6 +219,7 @@ def _check_engine(engine: EngineChoices) -> None:
         host_memory_bytes=engine.host_memory or 0,
         kv_disk_bytes=engine.kv_disk or 0,
         threads=engine.threads,
+        device=engine.device or "auto",
     )
 
 

@@ -147,6 +147,9 @@ KEYS = (
         '"2G"',
     ),
     ConfigKey(ENGINE, "dtype", "choice", "number format to compute in", '"auto"', '"auto"', DTYPES),
+    ConfigKey(
+        ENGINE, "device", "text", "where to compute: auto, cpu, cuda or cuda:N", '"auto"', '"auto"'
+    ),
     ConfigKey(ENGINE, "threads", "whole", "cores that compute", "all", "4"),
     *_sampling_keys(),
     ConfigKey(SERVER, "host", "text", "address to listen on", '"127.0.0.1"', '"127.0.0.1"'),

@@ -71,6 +71,7 @@ def memory_options(command: F) -> F:
         ),
         _option("--kv-dtype", type=click.Choice(KV_DTYPES), help="Number format of KV."),
         _option("--context", type=click.IntRange(1), help="Tokens a chat may have."),
+        _option("--device", metavar="DEVICE", help="auto, cpu, cuda or cuda:N: where to compute."),
         _option("--dtype", type=click.Choice(DTYPES), help="Number format to compute in."),
     ):
         command = option(command)
@@ -98,6 +99,7 @@ def settings_from(options: Mapping[str, Any], config: ConfigFile | None = None) 
         host_memory_bytes=chosen["host_memory"] or 0,
         kv_disk_bytes=(DEFAULT_KV_DISK_BYTES if chosen["kv_disk"] is None else chosen["kv_disk"]),
         threads=chosen["threads"],
+        device=chosen["device"] or "auto",
         sampling=config.sampling,
         remotes=config.remotes,
     )

@@ -41,6 +41,7 @@ class Choices:
             host_memory_bytes=chosen.get("host_memory") or 0,
             kv_disk_bytes=DEFAULT_KV_DISK_BYTES if kv_disk is None else kv_disk,
             threads=chosen.get("threads"),
+            device=chosen.get("device") or "auto",
             remotes=self.config.remotes if self.config is not None else (),
         )
 
