@@ -10,6 +10,9 @@ from localpaged.engine.params import RequestId, SamplingParams
 SequenceId = int
 """Tells the live sequences of an engine apart; a request can have several."""
 
+UNKNOWN_TOKEN = -1
+"""Stands for a token that the step before draws and that only the device will know in time."""
+
 
 @dataclass(frozen=True, slots=True)
 class BlockCopy:

@@ -1,0 +1,126 @@
+"""The device layer: all that the GPU's runner asks of CUDA beside torch's operators.
+
+It is a protocol so that tests can count: what is copied, and what waits. Everything is put on one
+stream, which is the engine's thread's own from the moment the device is made: KV that is
+cleared, swapped or read for a file keeps its order with steps that are under way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from typing import Protocol
+
+import torch
+
+
+class Ticket(Protocol):
+    """A copy to the host that is under way."""
+
+    def wait(self) -> torch.Tensor:
+        """Return what was copied, once it is there; the only way in which a step waits."""
+
+
+class Replayable(Protocol):
+    """Work that was recorded."""
+
+    def replay(self) -> None:
+        """Do it again, on the same memory, whatever lies there now."""
+
+
+class DeviceLayer(Protocol):
+    """One device and one stream. Engine thread only, and one thread for ever."""
+
+    @property
+    def torch_device(self) -> torch.device:
+        """Where tensors of the step lie."""
+
+    def host_buffer(self, num_bytes: int) -> torch.Tensor:
+        """Return uint8 memory of the host that the device can read while the host goes on."""
+
+    def upload(self, source: torch.Tensor, target: torch.Tensor) -> None:
+        """Begin to copy a host buffer's part; it must not change until a later download is here."""
+
+    def download(self, source: torch.Tensor, target: torch.Tensor) -> Ticket:
+        """Begin to copy into a host buffer's part, behind all that was begun before."""
+
+    def capture(self, work: Callable[[], None]) -> Replayable:
+        """Do `work` once, then record it. What it reads and writes must stay where it is.
+
+        Raises what CUDA raises where the work cannot be recorded; it was done nevertheless.
+        """
+
+    def step(self) -> AbstractContextManager[object]:
+        """Return a context for what a step puts on the stream; nothing in there may wait."""
+
+    def free_bytes(self) -> int:
+        """Return how much of the device's memory nobody has."""
+
+
+class CudaDevice:
+    """An NVIDIA GPU. Makes its stream the current one of the thread that makes it.
+
+    Copies wait for nothing because their host side is pinned. Graphs share one pool of memory:
+    they are never replayed side by side.
+    """
+
+    def __init__(self, index: int = 0) -> None:
+        self._device = torch.device("cuda", index)
+        torch.cuda.set_device(self._device)
+        if torch.cuda.current_stream() == torch.cuda.default_stream():
+            # The default one cannot be captured; several models of a thread share theirs.
+            torch.cuda.set_stream(torch.cuda.Stream(self._device))
+        self._pool = torch.cuda.graph_pool_handle()
+
+    @property
+    def torch_device(self) -> torch.device:
+        """See DeviceLayer."""
+        return self._device
+
+    def host_buffer(self, num_bytes: int) -> torch.Tensor:
+        """See DeviceLayer."""
+        return torch.zeros(num_bytes, dtype=torch.uint8, pin_memory=True)
+
+    def upload(self, source: torch.Tensor, target: torch.Tensor) -> None:
+        """See DeviceLayer."""
+        target.copy_(source, non_blocking=True)
+
+    def download(self, source: torch.Tensor, target: torch.Tensor) -> Ticket:
+        """See DeviceLayer."""
+        target.copy_(source, non_blocking=True)
+        # A spinning wait would take a core for nothing: the next step is on its way already.
+        event = torch.cuda.Event(blocking=True)
+        event.record()
+        return _CudaTicket(target, event)
+
+    def capture(self, work: Callable[[], None]) -> Replayable:
+        """See DeviceLayer."""
+        work()  # kernels are compiled and workspaces made, neither of which can be recorded
+        graph: Replayable = torch.cuda.CUDAGraph()
+        # Other threads may call CUDA meanwhile: only this one must do nothing that waits.
+        with torch.cuda.graph(
+            graph,
+            pool=self._pool,
+            stream=torch.cuda.current_stream(),
+            capture_error_mode="thread_local",
+        ):
+            work()
+        return graph
+
+    def step(self) -> AbstractContextManager[object]:
+        """See DeviceLayer."""
+        return nullcontext()
+
+    def free_bytes(self) -> int:
+        """See DeviceLayer."""
+        return int(torch.cuda.mem_get_info(self._device)[0])
+
+
+class _CudaTicket:
+    def __init__(self, target: torch.Tensor, event: torch.cuda.Event) -> None:
+        self._target = target
+        self._event = event
+
+    def wait(self) -> torch.Tensor:
+        self._event.synchronize()
+        return self._target

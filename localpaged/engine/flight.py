@@ -1,0 +1,29 @@
+"""Flight: a step that was launched and whose tokens have not reached the host."""
+
+from __future__ import annotations
+
+from typing import Protocol, runtime_checkable
+
+from localpaged.engine.step_plan import StepPlan, StepResult
+
+
+class Flight(Protocol):
+    """A launched step. Engine thread only."""
+
+    def wait(self) -> StepResult:
+        """Return what came out of the step; raises what broke it. Twice returns the same."""
+
+
+@runtime_checkable
+class FlyingRunner(Protocol):
+    """A runner that can begin a step before the one before it has told its tokens."""
+
+    def run(self, plan: StepPlan) -> StepResult:
+        """Compute the plan's tokens and what follows from their logits."""
+
+    def launch(self, plan: StepPlan, *, after: Flight | None = None) -> Flight:
+        """Begin `plan`; raises what broke it, and then nothing has begun.
+
+        A row whose token is UNKNOWN_TOKEN goes on with what the same sequence draws in `after`,
+        the flight that was launched last.
+        """
