@@ -11,9 +11,9 @@ import torch
 
 from localpaged.decoder_config import DecoderConfig
 from localpaged.engine.block_pool import NUM_RESERVED_BLOCKS, READ_PAD_BLOCK
+from localpaged.engine.operators import Operators, torch_operators
 from localpaged.engine.step_plan import BlockCopy, BlockMove
 from localpaged.kv_files.identity import Part
-from localpaged_kernels import copy_blocks
 
 SCALE_DTYPE = torch.float32
 FILE_DTYPES = {torch.float32: "F32", torch.bfloat16: "BF16", torch.int8: "I8"}
@@ -48,7 +48,9 @@ class KVStorage:
         block_size: int,
         dtype: torch.dtype,
         host_blocks: int = 0,
+        operators: Operators | None = None,
     ) -> None:
+        self._operators = operators or torch_operators()
         self.block_size = block_size
         self.num_blocks = num_blocks
         self._parts = _make_parts(config, num_blocks + NUM_RESERVED_BLOCKS, block_size, dtype)
@@ -69,7 +71,7 @@ class KVStorage:
             sources = torch.tensor([copy.source for copy in copies])
             targets = torch.tensor([copy.target for copy in copies])
             for part in self._parts:
-                copy_blocks(part, sources, targets)
+                self._operators.copy_blocks(part, sources, targets)
 
     def swap_out(self, moves: Sequence[BlockMove]) -> None:
         """Copy blocks of the pool into slots of host memory, all in one go."""

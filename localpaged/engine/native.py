@@ -24,43 +24,69 @@ from localpaged.decoder_config import DecoderConfig
 from localpaged.engine.batch import Batch
 from localpaged.engine.kv_storage import KVStorage, LayerKV
 from localpaged.engine.linear import make_linear
-from localpaged.engine.rope import RopeTable, rotate
-from localpaged_kernels import paged_attention, write_kv
+from localpaged.engine.operators import Angles, Operators, torch_operators
+from localpaged.engine.rope import RopeTable
 
 
 class NativeDecoder:
-    """A PagedModel. Engine thread only; weights never change."""
+    """A PagedModel. Engine thread only; weights never change.
 
-    def __init__(self, config: DecoderConfig, state: Mapping[str, torch.Tensor]) -> None:
+    It computes where the state dict lies, with operators for there; torch's when none are given.
+    """
+
+    def __init__(
+        self,
+        config: DecoderConfig,
+        state: Mapping[str, torch.Tensor],
+        *,
+        operators: Operators | None = None,
+    ) -> None:
         self.config = config
+        self.operators = operators or torch_operators()
         self._embed = state["embed.weight"]
-        self._layers = [_Layer(config, state, index) for index in range(config.num_layers)]
+        self._layers = [
+            _Layer(config, state, self.operators, index) for index in range(config.num_layers)
+        ]
         self._norm = state.get("norm.weight")
         is_eight_bit = "head.eight_bit" in state
         has_own_head = is_eight_bit or not config.is_tied
         self._head = make_linear(state, "head" if has_own_head else "embed")
         self._dtype = torch.float32 if is_eight_bit else self._embed.dtype
-        self._rope = RopeTable(config, dtype=self._dtype, factors=state.get("rope_factors"))
+        self._rope = RopeTable(
+            config,
+            dtype=self.operators.rope_dtype or self._dtype,
+            device=self._embed.device,
+            factors=state.get("rope_factors"),
+        )
 
     def forward(self, batch: Batch, kv: KVStorage) -> torch.Tensor:
         """See PagedModel."""
         hidden = F.embedding(batch.token_ids, self._embed).to(self._dtype)
-        cos, sin = self._rope.at(batch.positions)
+        angles = self.operators.angles(self._rope, batch.positions)
+        added = None
         for layer, layer_kv in zip(self._layers, kv.layers, strict=True):
-            hidden = layer.forward(hidden, batch, layer_kv, cos, sin)
-        return hidden
+            added, hidden = layer.forward(added, hidden, batch, layer_kv, angles)
+        return hidden if added is None else hidden + added
 
     def logits(self, hidden: torch.Tensor) -> torch.Tensor:
         """See PagedModel."""
-        return self._head(_rms_norm(hidden, self._norm, self.config.rms_norm_eps)).float()
+        normed = self.operators.rms_norm(hidden, self._norm, eps=self.config.rms_norm_eps)
+        return self._head(normed).float()
 
 
 class _Layer:
+    """One layer. What its MLP adds is added by whoever normalises the sum, in one pass over it."""
+
     def __init__(
-        self, config: DecoderConfig, state: Mapping[str, torch.Tensor], index: int
+        self,
+        config: DecoderConfig,
+        state: Mapping[str, torch.Tensor],
+        operators: Operators,
+        index: int,
     ) -> None:
         prefix = f"layers.{index}."
         self._config = config
+        self._operators = operators
         self._is_eight_bit = prefix + "qkv.eight_bit" in state
         self._attn_norm = state.get(prefix + "attn_norm.weight")
         self._mlp_norm = state.get(prefix + "mlp_norm.weight")
@@ -73,44 +99,39 @@ class _Layer:
 
     def forward(
         self,
+        added: torch.Tensor | None,
         hidden: torch.Tensor,
         batch: Batch,
         kv: LayerKV,
-        cos: torch.Tensor,
-        sin: torch.Tensor,
-    ) -> torch.Tensor:
-        config = self._config
-        normed = _rms_norm(hidden, self._attn_norm, config.rms_norm_eps)
-        hidden = hidden + self._o(self._attend(self._qkv(normed), batch, kv, cos, sin))
-        normed = _rms_norm(hidden, self._mlp_norm, config.rms_norm_eps)
-        gate, up = self._gate_up(normed).chunk(2, dim=-1)
-        return hidden + self._down(F.silu(gate).mul_(up))
+        angles: Angles,
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return what is to be added to the hidden states behind this layer, and those.
 
-    def _attend(
-        self,
-        qkv: torch.Tensor,
-        batch: Batch,
-        kv: LayerKV,
-        cos: torch.Tensor,
-        sin: torch.Tensor,
-    ) -> torch.Tensor:
+        `added` is the same of the layer before.
+        """
+        operators, eps = self._operators, self._config.rms_norm_eps
+        if added is None:
+            normed = operators.rms_norm(hidden, self._attn_norm, eps=eps)
+        else:
+            normed, hidden = operators.add_rms_norm(added, hidden, self._attn_norm, eps=eps)
+        attended = self._o(self._attend(self._qkv(normed), batch, kv, angles))
+        normed, hidden = operators.add_rms_norm(attended, hidden, self._mlp_norm, eps=eps)
+        return self._down(operators.gate(self._gate_up(normed))), hidden
+
+    def _attend(self, qkv: torch.Tensor, batch: Batch, kv: LayerKV, angles: Angles) -> torch.Tensor:
         config = self._config
-        num_q, num_kv = config.num_heads, config.num_kv_heads
-        heads = qkv.view(-1, num_q + 2 * num_kv, config.head_dim)
-        queries_keys, values = heads[:, : num_q + num_kv], heads[:, num_q + num_kv :]
-        if self._q_norm is not None and self._k_norm is not None:
-            queries, keys = queries_keys[:, :num_q], queries_keys[:, num_q:]
-            queries_keys = torch.cat(
-                (
-                    _rms_norm(queries, self._q_norm, config.rms_norm_eps),
-                    _rms_norm(keys, self._k_norm, config.rms_norm_eps),
-                ),
-                dim=1,
-            )
-        rotated = rotate(queries_keys, cos, sin)
-        write_kv(kv.numbers, rotated[:, num_q:], values, batch.slots, scales=kv.scales)
-        out = paged_attention(
-            rotated[:, :num_q],
+        queries = self._operators.rope_and_write(
+            qkv.view(-1, config.num_heads + 2 * config.num_kv_heads, config.head_dim),
+            kv.numbers,
+            batch.slots,
+            angles,
+            scales=kv.scales,
+            q_norm=self._q_norm,
+            k_norm=self._k_norm,
+            eps=config.rms_norm_eps,
+        )
+        out = self._operators.attend(
+            queries,
             kv.numbers,
             batch.attention,
             scale=config.head_dim**-0.5,
@@ -120,7 +141,3 @@ class _Layer:
             decode_dtype=torch.bfloat16 if self._is_eight_bit else None,
         )
         return out.flatten(1)
-
-
-def _rms_norm(x: torch.Tensor, weight: torch.Tensor | None, eps: float) -> torch.Tensor:
-    return F.rms_norm(x, x.shape[-1:], weight, eps)

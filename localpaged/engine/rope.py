@@ -10,25 +10,33 @@ from localpaged.decoder_config import DecoderConfig, Llama3RopeScaling
 
 
 class RopeTable:
-    """Cosines and sines of all positions, made once. Half-split pairs, as in transformers."""
+    """Cosines and signed sines of all positions [positions, head_dim], made once.
+
+    Half-split pairs, as in transformers.
+    """
 
     def __init__(
-        self, config: DecoderConfig, *, dtype: torch.dtype, factors: torch.Tensor | None = None
+        self,
+        config: DecoderConfig,
+        *,
+        dtype: torch.dtype,
+        device: torch.device | None = None,
+        factors: torch.Tensor | None = None,
     ) -> None:
         exponents = torch.arange(0, config.head_dim, 2, dtype=torch.float32) / config.head_dim
         frequencies = 1.0 / config.rope_theta**exponents
         if config.rope_scaling is not None:
             frequencies = _llama3(frequencies, config.rope_scaling)
         if factors is not None:
-            frequencies = frequencies / factors
+            frequencies = frequencies / factors.to(frequencies.device)
         angles = torch.outer(torch.arange(config.context_length).float(), frequencies)
-        self._cos = angles.cos().repeat(1, 2).to(dtype)
+        self.cos = angles.cos().repeat(1, 2).to(device=device, dtype=dtype)
         # The first half's sine is negated: rotation is then x·cos + swapped(x)·sin.
-        self._sin = torch.cat((-angles.sin(), angles.sin()), dim=-1).to(dtype)
+        self.sin = torch.cat((-angles.sin(), angles.sin()), dim=-1).to(device=device, dtype=dtype)
 
     def at(self, positions: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Return cosines and signed sines [tokens, 1, head_dim] for positions [tokens]."""
-        return self._cos[positions].unsqueeze(1), self._sin[positions].unsqueeze(1)
+        return self.cos[positions].unsqueeze(1), self.sin[positions].unsqueeze(1)
 
 
 def rotate(heads: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
