@@ -32,7 +32,6 @@ from localpaged.tui.glyphs import ASCII, UNICODE, Glyphs
 from localpaged.tui.keymap import USUAL_KEYS, Keymap
 from localpaged.tui.keys import show_keymap
 from localpaged.tui.legacy_keys import teach_alt_keys
-from localpaged.tui.new_parts import paint_new_parts
 from localpaged.tui.notices import Notices
 from localpaged.tui.paste_guard import guard_pastes, restored
 from localpaged.tui.preferences import save_theme
@@ -89,7 +88,6 @@ class LocalPagedApp(App[None]):
         `keymap` has the keys of the user's own. `first` is called when the chats are shown.
         """
         super().__init__()
-        paint_new_parts()
         self.set_keymap(keymap)
         show_keymap(keymap)
         self._bridge = EventBridge()

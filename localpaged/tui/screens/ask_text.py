@@ -8,13 +8,13 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.content import Content
-from textual.screen import ModalScreen
 from textual.widgets import Static
 
+from localpaged.tui.compositor import Dialog
 from localpaged.tui.widgets.line_input import LineInput
 
 
-class AskTextScreen(ModalScreen[str | None]):
+class AskTextScreen(Dialog[str | None]):
     """Dismisses with the text, or None when there is none."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "cancel", "Cancel", show=False)]

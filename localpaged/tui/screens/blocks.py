@@ -9,11 +9,11 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
 from textual.content import Content
-from textual.screen import Screen
 from textual.widgets import Static
 
 from localpaged.engine.snapshot import EngineSnapshot
 from localpaged.tui.commands.memory_deeds import MemoryDeeds
+from localpaged.tui.compositor import OwnScreen
 from localpaged.tui.glyphs import UNICODE, Glyphs
 from localpaged.tui.keys import IN_BLOCKS, screen_bindings
 from localpaged.tui.markdown.line import Line
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 WIDE_COLUMNS, WIDE_ROWS = 110, 30
 
 
-class BlocksScreen(Screen[str | None]):
+class BlocksScreen(OwnScreen[str | None]):
     """Looks at one model's memory, a few times a second, only while it is shown. UI thread only.
 
     Dismisses with the id of a chat to go to, or None. Invariant: everything that is shown is of

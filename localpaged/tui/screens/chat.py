@@ -10,11 +10,12 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
 from textual.content import Content
-from textual.screen import ModalScreen, Screen
+from textual.screen import ModalScreen
 from textual.widgets import Static, TextArea
 
 from localpaged.engine.snapshot import EngineSnapshot
 from localpaged.tui import chrome
+from localpaged.tui.compositor import OwnScreen
 from localpaged.tui.costs import CostWatch
 from localpaged.tui.edit_line import edit_runs
 from localpaged.tui.glyphs import Glyphs
@@ -43,7 +44,7 @@ TINY_ROWS = 14
 LEAST_ROWS = 10
 
 
-class ChatScreen(Screen[None]):
+class ChatScreen(OwnScreen[None]):
     """One chat at a time over the workspace's many. UI thread only.
 
     Invariant: transcript, title and prompt belong to `workspace.current`.

@@ -11,7 +11,6 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Container, Horizontal
 from textual.content import Content
-from textual.screen import Screen
 from textual.widget import Widget
 from textual.widgets import Static
 
@@ -20,6 +19,7 @@ from localpaged.tui.commands.compare_deeds import CompareDeeds
 from localpaged.tui.compare.layout import arrange
 from localpaged.tui.compare.lines import head_runs, hint_runs, placeholder, tab_runs
 from localpaged.tui.compare.model import CompareModel, Pane
+from localpaged.tui.compositor import OwnScreen
 from localpaged.tui.glyphs import Glyphs
 from localpaged.tui.keys import IN_COMPARE, screen_bindings
 from localpaged.tui.screens.help import HelpScreen
@@ -39,7 +39,7 @@ LINES_AROUND = 4
 """Rows of the screen that are no panes: top, hints and the line to write in."""
 
 
-class CompareScreen(Screen[str | None]):
+class CompareScreen(OwnScreen[str | None]):
     """Draws a CompareModel; what keys ask is done by CompareDeeds. UI thread only.
 
     Dismisses with the id of a chat to go on with, or None. Invariant: each pane of the model has

@@ -9,15 +9,15 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical, VerticalScroll
 from textual.content import Content
-from textual.screen import ModalScreen
 from textual.widgets import Static
 
+from localpaged.tui.compositor import Dialog
 from localpaged.tui.markdown.line import Run
 from localpaged.tui.paint import content_of
 from localpaged.tui.screens.page import fit_page
 
 
-class PageScreen(ModalScreen[None]):
+class PageScreen(Dialog[None]):
     """A page of text to scroll; closes with Esc and with the key that opened it."""
 
     AUTO_FOCUS = "VerticalScroll"

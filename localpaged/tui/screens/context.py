@@ -10,11 +10,11 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.content import Content
-from textual.screen import ModalScreen
 from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
 from localpaged.chat.context_room import ContextRoom, ForkPlace
+from localpaged.tui.compositor import Dialog
 from localpaged.tui.figures import grouped
 from localpaged.tui.markdown.line import STRONG, Role, Run
 from localpaged.tui.paint import content_of
@@ -23,7 +23,7 @@ from localpaged.tui.screens.picker import TYPED
 STOP, SLIDE, SUMMARISE, FORK = "stop", "slide", "summarise", "fork"
 
 
-class ContextScreen(ModalScreen[str | None]):
+class ContextScreen(Dialog[str | None]):
     """Dismisses with SLIDE, SUMMARISE or FORK; None leaves everything as it is.
 
     It comes by itself, so who is typing must not choose: over the prompt a letter leaves everything

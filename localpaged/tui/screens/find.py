@@ -8,14 +8,14 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.content import Content
-from textual.screen import ModalScreen
 from textual.widgets import Static
 
 from localpaged.plain_text import visible
+from localpaged.tui.compositor import Dialog
 from localpaged.tui.widgets.line_input import LineInput
 
 
-class FindScreen(ModalScreen[str | None]):
+class FindScreen(Dialog[str | None]):
     """Dismisses with a text that is not empty, or None. It lies low: the chat stays in view."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "cancel", "Cancel", show=False)]

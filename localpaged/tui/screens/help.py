@@ -9,10 +9,10 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical, VerticalScroll
 from textual.content import Content
-from textual.screen import ModalScreen
 from textual.widgets import Static
 
 from localpaged.plain_text import visible
+from localpaged.tui.compositor import Dialog
 from localpaged.tui.keys import (
     ACTIONS,
     GROUPS,
@@ -44,7 +44,7 @@ _GROUP_OF_PART = {
 }
 
 
-class HelpScreen(ModalScreen[None]):
+class HelpScreen(Dialog[None]):
     """Closes with Esc, or what opened it. The keys of the part with the focus come first."""
 
     # the page scrolls with the keys at once

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple
 from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.screen import Screen
 
 from localpaged.errors import LocalPagedError
 from localpaged.store.scope import ChatScope
+from localpaged.tui.compositor import OwnScreen
 from localpaged.tui.figures import grouped
 from localpaged.tui.glyphs import Glyphs
 from localpaged.tui.hint_line import LATER, SOON, Hint, fitted_runs, help_hint
@@ -58,7 +58,7 @@ class _Wanted(NamedTuple):
     version: int = 0
 
 
-class HistoryScreen(Screen[HistoryItem | None]):
+class HistoryScreen(OwnScreen[HistoryItem | None]):
     """Dismisses with the item to open, or None. UI thread only; it reads on another.
 
     Invariant: at most one reading is under way; when it is done and `_wanted` has changed

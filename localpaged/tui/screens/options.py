@@ -11,7 +11,6 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.content import Content
-from textual.screen import ModalScreen
 from textual.widgets import Button, Static, TextArea
 
 from localpaged.abilities import EMBEDDED, Abilities
@@ -19,6 +18,7 @@ from localpaged.chat.sampling_options import OPTIONS, SamplingOption, with_overr
 from localpaged.engine.params import SamplingParams
 from localpaged.errors import BadParameter
 from localpaged.plain_text import visible
+from localpaged.tui.compositor import Dialog
 from localpaged.tui.figures import grouped
 from localpaged.tui.screens.page import DIALOG_PERCENT
 from localpaged.tui.screens.picker import Choice, PickerScreen
@@ -54,7 +54,7 @@ class Offer:
     abilities: Callable[[str], Abilities] = lambda _: EMBEDDED
 
 
-class OptionsScreen(ModalScreen[ChatOptions | None]):
+class OptionsScreen(Dialog[ChatOptions | None]):
     """Dismisses with the options, or None when all stays. Texts are shown literally.
 
     Invariant: `_model` is one of the offered models' ids.

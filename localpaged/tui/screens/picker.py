@@ -12,11 +12,11 @@ from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.content import Content
 from textual.fuzzy import Matcher
-from textual.screen import ModalScreen
 from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
 from localpaged.plain_text import visible
+from localpaged.tui.compositor import Dialog
 from localpaged.tui.markdown.line import Role, Run
 from localpaged.tui.paint import cells_of, content_of
 from localpaged.tui.widgets.line_input import LineInput
@@ -41,7 +41,7 @@ class Choice:
     is_off: bool = False
 
 
-class PickerScreen(ModalScreen[str | None]):
+class PickerScreen(Dialog[str | None]):
     """Dismisses with the id of a choice, or None."""
 
     BINDINGS: ClassVar[list[BindingType]] = [

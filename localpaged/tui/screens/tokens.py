@@ -9,12 +9,12 @@ from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.content import Content
-from textual.screen import Screen
 from textual.widgets import Static
 
 from localpaged.chat.token_view import Candidate, TokenView
 from localpaged.engine.events import PrefillEvent
 from localpaged.engine.snapshot import EngineSnapshot
+from localpaged.tui.compositor import OwnScreen
 from localpaged.tui.glyphs import Glyphs
 from localpaged.tui.hint_line import SOON, Hint, fitted_runs, help_hint
 from localpaged.tui.keys import IN_TOKENS, screen_bindings
@@ -46,7 +46,7 @@ class TokenFork:
     next_token_id: int | None = None
 
 
-class TokenScreen(Screen[TokenFork | None]):
+class TokenScreen(OwnScreen[TokenFork | None]):
     """Dismisses with where to go on, or None. UI thread only.
 
     Invariant: `_marked` counts the candidates of the token at the cursor.

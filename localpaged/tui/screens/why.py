@@ -8,16 +8,16 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical, VerticalScroll
 from textual.content import Content
-from textual.screen import ModalScreen
 from textual.widgets import Static
 
 from localpaged.chat.cache_report import CacheReport
+from localpaged.tui.compositor import Dialog
 from localpaged.tui.memory.why import why_lines
 from localpaged.tui.paint import content_of
 from localpaged.tui.screens.page import fit_page
 
 
-class WhyScreen(ModalScreen[None]):
+class WhyScreen(Dialog[None]):
     """Tells what a report says. Closes with the key that opened it, or Esc."""
 
     AUTO_FOCUS = "VerticalScroll"

@@ -18,7 +18,6 @@ from localpaged.tui.appearance import first_theme, without_greys
 from localpaged.tui.ascii_filter import AsciiFilter
 from localpaged.tui.figures import grouped
 from localpaged.tui.glyphs import ASCII, UNICODE, Glyphs
-from localpaged.tui.new_parts import paint_new_parts
 from localpaged.tui.notices import Notices
 from localpaged.tui.stats.screen import StatsScreen
 from localpaged.tui.stats.source import StatsSource
@@ -50,7 +49,6 @@ class StatsApp(App[None]):
     ) -> None:
         """`theme` is the config file's. `engine` is looked at first, else the newest one."""
         super().__init__()
-        paint_new_parts()
         self._glyphs = glyphs
         self._notices = Notices()
         for each in themes():

@@ -12,10 +12,10 @@ from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Vertical
 from textual.css.scalar import Scalar
-from textual.screen import Screen
 
 from localpaged.stats.protocol import CHATS, MAP, TREE
 from localpaged.stats.schema import to_json
+from localpaged.tui.compositor import OwnScreen
 from localpaged.tui.glyphs import Glyphs
 from localpaged.tui.screens.help import HelpScreen
 from localpaged.tui.stats import chrome
@@ -50,7 +50,7 @@ _PARTS = {"chats": "#stats-table", "map": "#stats-map", "tree": "#stats-tree"}
 CLOSING = "The numbers are defined in docs/stats.md. Esc closes."
 
 
-class StatsScreen(Screen[None]):
+class StatsScreen(OwnScreen[None]):
     """Looks at a source again and again, on another thread, and draws. UI thread only.
 
     Invariant: everything that is shown is of `watched`; at most one look is under way.
