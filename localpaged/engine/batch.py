@@ -10,6 +10,7 @@ import torch
 from localpaged.engine.block_pool import READ_PAD_BLOCK
 from localpaged.engine.step_plan import PlannedRow, StepPlan
 from localpaged_kernels import AttentionBatch
+from localpaged_kernels.paged_attention.device_rows import DeviceRows
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +37,7 @@ def build_batch(plan: StepPlan, *, block_size: int) -> Batch:
     for row in plan.rows:
         token_ids += row.token_ids
         positions += range(row.start, row.end)
-        slots += _slots(row, block_size)
+        slots += slots_of(row, block_size)
         sampled += range(len(token_ids) - row.num_logits, len(token_ids))
     decodes = [row for row in plan.rows if len(row.token_ids) == 1]
     widest = max((len(row.block_table) for row in decodes), default=0)
@@ -59,6 +60,58 @@ def build_batch(plan: StepPlan, *, block_size: int) -> Batch:
             block_size=block_size,
         ),
     )
+
+
+def device_attention(
+    rows: tuple[DeviceRows, ...],
+    *,
+    query_lens: tuple[int, ...],
+    seq_lens: tuple[int, ...],
+    num_decodes: int,
+    block_size: int,
+    block_tables: torch.Tensor | None = None,
+) -> AttentionBatch:
+    """Return the batch of rows that are on their device, where alone they are looked at.
+
+    `block_tables` of the decodes, on the host, let those that share a beginning be found; without
+    them nobody shares.
+    """
+    device = rows[0].lens.device
+    shared: dict[object, object] = {("device rows", device): rows}
+    if block_tables is None:
+        shared["device groups", device] = None
+    return AttentionBatch(
+        tables=(),
+        runs=(),
+        block_tables=torch.empty(0, 0, dtype=torch.int64) if block_tables is None else block_tables,
+        query_lens=query_lens,
+        seq_lens=seq_lens,
+        num_decodes=num_decodes,
+        block_size=block_size,
+        shared=shared,
+    )
+
+
+def device_rows(
+    tables: torch.Tensor,
+    lens: torch.Tensor,
+    *,
+    wide_tables: torch.Tensor | None = None,
+    starts: torch.Tensor | None = None,
+    num_tokens: int = 0,
+) -> tuple[DeviceRows, ...]:
+    """Return a step's decodes and, with `wide_tables`, its rows of several queries; all int32.
+
+    Block tables are [rows, widest], `lens` [rows] of all rows. Chunk r has the queries starts[r]
+    up to starts[r + 1], the last of the `num_tokens` of the step.
+    """
+    num_decodes = len(tables)
+    decodes = DeviceRows(tables, lens[:num_decodes], None, 0, num_decodes)
+    if wide_tables is None or not len(wide_tables):
+        return (decodes,)
+    num_queries = num_tokens - num_decodes
+    chunks = DeviceRows(wide_tables, lens[num_decodes:], starts, num_decodes, num_queries)
+    return (decodes, chunks) if num_decodes else (chunks,)
 
 
 def fresh_rests(plan: StepPlan, *, block_size: int) -> list[int]:
@@ -84,7 +137,8 @@ def _run(block_table: tuple[int, ...]) -> range | None:
     return run if block_table == tuple(run) else None
 
 
-def _slots(row: PlannedRow, block_size: int) -> list[int]:
+def slots_of(row: PlannedRow, block_size: int) -> list[int]:
+    """Return where the row's tokens have their K and V."""
     return [
         row.block_table[position // block_size] * block_size + position % block_size
         for position in range(row.start, row.end)

@@ -14,6 +14,10 @@ from typing import Protocol
 import torch
 
 
+class CaptureFailed(Exception):
+    """Work was done and could not be recorded; the sentence says why."""
+
+
 class Ticket(Protocol):
     """A copy to the host that is under way."""
 
@@ -47,7 +51,8 @@ class DeviceLayer(Protocol):
     def capture(self, work: Callable[[], None]) -> Replayable:
         """Do `work` once, then record it. What it reads and writes must stay where it is.
 
-        Raises what CUDA raises where the work cannot be recorded; it was done nevertheless.
+        Raises CaptureFailed where it cannot be recorded; it was done nevertheless. What breaks the
+        work itself is raised as it is.
         """
 
     def step(self) -> AbstractContextManager[object]:
@@ -97,14 +102,17 @@ class CudaDevice:
         """See DeviceLayer."""
         work()  # kernels are compiled and workspaces made, neither of which can be recorded
         graph: Replayable = torch.cuda.CUDAGraph()
-        # Other threads may call CUDA meanwhile: only this one must do nothing that waits.
-        with torch.cuda.graph(
-            graph,
-            pool=self._pool,
-            stream=torch.cuda.current_stream(),
-            capture_error_mode="thread_local",
-        ):
-            work()
+        try:
+            # Other threads may call CUDA meanwhile: only this one must do nothing that waits.
+            with torch.cuda.graph(
+                graph,
+                pool=self._pool,
+                stream=torch.cuda.current_stream(),
+                capture_error_mode="thread_local",
+            ):
+                work()
+        except Exception as error:
+            raise CaptureFailed(str(error).splitlines()[0]) from error
         return graph
 
     def step(self) -> AbstractContextManager[object]:

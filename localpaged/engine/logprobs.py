@@ -71,15 +71,32 @@ def describe(
     logprobs: torch.Tensor, token_ids: Sequence[int], num_alternatives: int
 ) -> tuple[TokenLogprob, ...]:
     """Return what is told of `token_ids`, chosen by logprobs [tokens, vocab] float32."""
+    chosen = torch.tensor(token_ids, dtype=torch.int64, device=logprobs.device)
+    own, values, ids = look_up(logprobs, chosen, num_alternatives)
+    return tuple(
+        tell(token_id, logprob, tuple(zip(best_ids, best, strict=True)))
+        for token_id, logprob, best_ids, best in zip(
+            token_ids, own.tolist(), ids.tolist(), values.tolist(), strict=True
+        )
+    )
+
+
+def look_up(
+    logprobs: torch.Tensor, chosen: torch.Tensor, num_alternatives: int
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Return the log probabilities of `chosen` [tokens] int64, those of the likeliest, their ids.
+
+    All stay where they are: [tokens] float32, [tokens, alternatives] float32 and int64, best first.
+    """
     finite = logprobs.clamp(min=LOGPROB_FLOOR)
-    column = torch.tensor(token_ids, dtype=torch.int64, device=logprobs.device)[:, None]
-    own = finite.gather(1, column)[:, 0].tolist()
+    own = finite.gather(1, chosen[:, None])[:, 0]
     values, ids = finite.topk(min(num_alternatives, finite.shape[-1]))
-    told = []
-    for token_id, logprob, best_ids, best in zip(
-        token_ids, own, ids.tolist(), values.tolist(), strict=True
-    ):
-        likeliest = tuple(zip(best_ids, best, strict=True))
-        others = likeliest if token_id in best_ids else (*likeliest, (token_id, logprob))
-        told.append(TokenLogprob(token_id, logprob, others))
-    return tuple(told)
+    return own, values, ids
+
+
+def tell(token_id: int, logprob: float, likeliest: tuple[tuple[int, float], ...]) -> TokenLogprob:
+    """Return what is told of a chosen token; it follows when it is not among the likeliest."""
+    is_among = any(other == token_id for other, _ in likeliest)
+    return TokenLogprob(
+        token_id, logprob, likeliest if is_among else (*likeliest, (token_id, logprob))
+    )

@@ -122,17 +122,16 @@ def _mask(logits: torch.Tensor, rows: Sequence[Adjusted]) -> None:
     packed = torch.frombuffer(joined, dtype=torch.uint8).view(len(rows), -1).to(logits.device)
     bits = packed[:, :, None] >> torch.arange(8, dtype=torch.uint8, device=logits.device) & 1
     allowed = bits.flatten(1)[:, : logits.shape[1]].bool()
-    places = [row.place for row in rows]
+    places = _indexes([row.place for row in rows], logits)
     logits[places] = logits[places].masked_fill_(~allowed, float("-inf"))
 
 
 def _bar(row: torch.Tensor, barred_ids: Sequence[int]) -> None:
     ids = _indexes(barred_ids, row)
     before = row[ids]
-    row[ids] = float("-inf")
+    row.index_fill_(0, ids, float("-inf"))
     # A grammar may leave nothing but the end: a complete answer counts more than a long one.
-    if not row.amax().isfinite():
-        row[ids] = before
+    row[ids] = torch.where(row.amax().isfinite(), row[ids], before)
 
 
 def _indexes(numbers: Sequence[int], like: torch.Tensor) -> torch.Tensor:

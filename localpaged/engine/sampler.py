@@ -19,7 +19,7 @@ NOTHING_ALLOWED = RowResult(error=DEAD_END)
 
 
 @dataclass(frozen=True, slots=True)
-class _Spot:
+class Spot:
     """The logits at `place` that follow a row's known tokens and the first `offset` drafts."""
 
     place: int
@@ -28,6 +28,7 @@ class _Spot:
 
     @property
     def draws(self) -> tuple[Draw, ...]:
+        """What is drawn here."""
         draws = self.row.draws
         return (
             draws
@@ -37,6 +38,7 @@ class _Spot:
 
     @property
     def adjusted(self) -> Adjusted:
+        """What changes these logits before a draw."""
         row = self.row
         return Adjusted(
             self.place,
@@ -65,7 +67,7 @@ def sample(
         logits.index_fill_(1, padding_ids, float("-inf"))
     # Infinite logits are legal (masked ids); a row is broken when its maximum is not a number.
     is_sound = logits.amax(dim=-1).isfinite().tolist()
-    by_row = _spots(rows)
+    by_row = spots_of(rows)
     results = [NOT_FINITE] * len(rows)
     sound = [i for i, spots in enumerate(by_row) if all(is_sound[spot.place] for spot in spots)]
     measured = _measure(logits, [by_row[i] for i in sound])
@@ -90,16 +92,17 @@ def sample(
     return results
 
 
-def _spots(rows: Sequence[PlannedRow]) -> list[list[_Spot]]:
-    by_row: list[list[_Spot]] = []
+def spots_of(rows: Sequence[PlannedRow]) -> list[list[Spot]]:
+    """Return the spots of each row."""
+    by_row: list[list[Spot]] = []
     place = 0
     for row in rows:
-        by_row.append([_Spot(place + offset, row, offset) for offset in range(row.num_logits)])
+        by_row.append([Spot(place + offset, row, offset) for offset in range(row.num_logits)])
         place += row.num_logits
     return by_row
 
 
-def _draw(logits: torch.Tensor, by_row: Sequence[Sequence[_Spot]]) -> list[tuple[int, ...]]:
+def _draw(logits: torch.Tensor, by_row: Sequence[Sequence[Spot]]) -> list[tuple[int, ...]]:
     """Return the tokens of each row: of all its draws, or up to the first draft that is wrong."""
     tasks = [
         (spot.place, DrawTask(draw, spot.row.sampling))
@@ -114,19 +117,20 @@ def _draw(logits: torch.Tensor, by_row: Sequence[Sequence[_Spot]]) -> list[tuple
     tokens = iter(draw_tokens(own, [task for _, task in tasks]))
     drawn = [[next(tokens) for spot in spots for _ in spot.draws] for spots in by_row]
     return [
-        tuple(row_tokens[: 1 + _num_agreeing(row_tokens, spots[0].row.drafts)])
+        tuple(row_tokens[: 1 + num_agreeing(row_tokens, spots[0].row.drafts)])
         if spots[0].row.drafts
         else tuple(row_tokens)
         for row_tokens, spots in zip(drawn, by_row, strict=True)
     ]
 
 
-def _num_agreeing(tokens: Sequence[int], drafts: Sequence[int]) -> int:
+def num_agreeing(tokens: Sequence[int], drafts: Sequence[int]) -> int:
+    """Return how many of `drafts` were drawn before the first that was not."""
     pairs = enumerate(zip(tokens, drafts, strict=False))
     return next((i for i, (token, draft) in pairs if token != draft), len(drafts))
 
 
-def _measure(logits: torch.Tensor, by_row: Sequence[Sequence[_Spot]]) -> Measured | None:
+def _measure(logits: torch.Tensor, by_row: Sequence[Sequence[Spot]]) -> Measured | None:
     """Keep the log probabilities that are asked for before anything changes the logits."""
     places = [
         spot.place
@@ -138,7 +142,7 @@ def _measure(logits: torch.Tensor, by_row: Sequence[Sequence[_Spot]]) -> Measure
 
 
 def _report(
-    measured: Measured, spots: Sequence[_Spot], token_ids: Sequence[int]
+    measured: Measured, spots: Sequence[Spot], token_ids: Sequence[int]
 ) -> tuple[TokenLogprob, ...]:
     row = spots[0].row
     if row.sampling.logprobs is None:

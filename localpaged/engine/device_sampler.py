@@ -1,0 +1,245 @@
+"""Draws on a device: everything is begun here and told when it has come to the host.
+
+The kernel draws all rows at once. What it does not know (penalties, grammars, biases, beams, log
+probabilities) is done to the logits by torch's operators before, also on the device. Nothing in
+here looks at a number that the device computes: what decides is copied with the tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Protocol
+
+import numpy as np
+import torch
+
+from localpaged.engine.events import TokenLogprob
+from localpaged.engine.logprobs import look_up, tell
+from localpaged.engine.penalties import adjust
+from localpaged.engine.sampler import (
+    NOT_FINITE,
+    NOTHING_ALLOWED,
+    Spot,
+    num_agreeing,
+    spots_of,
+)
+from localpaged.engine.step_plan import Candidate, Draw, PlannedRow, RowResult
+
+Host = Mapping[str, np.ndarray]
+
+
+class DrawKernel(Protocol):
+    """Draws tokens; see `localpaged_kernels.sampling.reference`."""
+
+    def __call__(
+        self,
+        tokens: torch.Tensor,
+        sound: torch.Tensor,
+        logits: torch.Tensor,
+        draws: Mapping[str, torch.Tensor],
+    ) -> None:
+        """Fill `tokens` [rows] int64 and `sound` [rows] int8 from logits [rows, vocab] float32."""
+
+
+def triton_draws(
+    tokens: torch.Tensor,
+    sound: torch.Tensor,
+    logits: torch.Tensor,
+    draws: Mapping[str, torch.Tensor],
+) -> None:
+    """See DrawKernel."""
+    from localpaged_kernels.sampling.triton_impl import plan
+
+    plan(tokens, sound, logits, **draws).run()
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """What was decided on the device, and how it is read when it is on the host."""
+
+    tensors: Mapping[str, torch.Tensor]
+    finish: Callable[[Host], list[RowResult]]
+
+
+def is_plain(row: PlannedRow) -> bool:
+    """Return whether the kernel alone decides what follows a row."""
+    sampling = row.sampling
+    is_untouched = not (row.history or row.barred_ids or sampling.logit_bias)
+    is_one_draw = len(row.draws) == 1 and not row.num_drafts
+    return is_untouched and is_one_draw and row.allowed is None and sampling.logprobs is None
+
+
+def read_plain(
+    rows: Sequence[PlannedRow], tokens: np.ndarray, sound: np.ndarray
+) -> list[RowResult]:
+    """Return the results of plain rows from tokens [rows or more] and whether each is sound."""
+    count = len(rows)
+    return [
+        RowResult((token,)) if is_sound else NOT_FINITE
+        for token, is_sound in zip(tokens[:count].tolist(), sound[:count].tolist(), strict=True)
+    ]
+
+
+def draws_of(rows: Sequence[PlannedRow]) -> list[tuple[Spot, Draw]]:
+    """Return all draws of `rows` and where each draws, in the order of the results."""
+    return [(spot, draw) for spots in spots_of(rows) for spot in spots for draw in spot.draws]
+
+
+class DeviceSampler:
+    """Engine thread only. `padding_ids` only round the vocabulary up and are never chosen."""
+
+    def __init__(
+        self, device: torch.device, *, padding_ids: Sequence[int] = (), draw: DrawKernel
+    ) -> None:
+        self._draw = draw
+        self._padding_ids = torch.tensor(padding_ids, dtype=torch.int64, device=device)
+
+    def draw(
+        self,
+        tokens: torch.Tensor,
+        sound: torch.Tensor,
+        logits: torch.Tensor,
+        draws: Mapping[str, torch.Tensor],
+    ) -> None:
+        """Draw from logits [rows, vocab] as they come from the model; may be recorded."""
+        self.pad(logits)
+        self._draw(tokens, sound, logits, draws)
+
+    def pad(self, logits: torch.Tensor) -> None:
+        """Rule out in place what stands for no token."""
+        if len(self._padding_ids):
+            logits.index_fill_(1, self._padding_ids, float("-inf"))
+
+    def decide(
+        self,
+        logits: torch.Tensor,
+        rows: Sequence[PlannedRow],
+        draws: Mapping[str, torch.Tensor],
+        places: torch.Tensor | None,
+    ) -> Decided:
+        """Begin to decide what follows `rows`; padded logits [spots, vocab] are changed in place.
+
+        `draws` are made with the numbers of `draws_of(rows)`, from the logits at `places` [draws]
+        int64, or, where that is None, from all.
+        """
+        by_row = spots_of(rows)
+        tensors = {"is_sound": logits.amax(-1).isfinite()}
+        measured = [spot for spots in by_row for spot in spots if _is_measured(spot.row)]
+        logprobs = None
+        if measured:
+            logprobs = logits[_places(measured, logits)].log_softmax(-1)
+        beams = [spots[0] for spots in by_row if spots[0].row.num_candidates]
+        if beams:
+            # As in transformers, what changes a beam's scores changes log probabilities.
+            where = _places(beams, logits)
+            logits[where] = logits[where].log_softmax(-1)
+        adjust(logits, [spot.adjusted for spots in by_row for spot in spots])
+        if beams:
+            count = min(max(spot.row.num_candidates for spot in beams), logits.shape[1])
+            values, ids = logits[_places(beams, logits)].topk(count)
+            tensors |= {"scores": values, "candidates": ids}
+        drawn = [spot for spots in by_row for spot in spots for _ in spot.draws]
+        tokens = torch.zeros(len(drawn), dtype=torch.int64, device=logits.device)
+        sound = torch.zeros(len(drawn), dtype=torch.int8, device=logits.device)
+        if drawn:
+            own = logits if places is None else logits.index_select(0, places)
+            self._draw(tokens, sound, own, {name: t[: len(drawn)] for name, t in draws.items()})
+        tensors |= {"tokens": tokens, "sound": sound}
+        if logprobs is not None:
+            tensors |= _measure(logprobs, measured, drawn, tokens)
+        return Decided(tensors, lambda host: _read(host, by_row))
+
+
+def _is_measured(row: PlannedRow) -> bool:
+    return bool(row.draws) and row.sampling.logprobs is not None
+
+
+def _places(spots: Sequence[Spot], logits: torch.Tensor) -> torch.Tensor:
+    return torch.tensor([spot.place for spot in spots], dtype=torch.int64, device=logits.device)
+
+
+def _measure(
+    logprobs: torch.Tensor, measured: Sequence[Spot], drawn: Sequence[Spot], tokens: torch.Tensor
+) -> dict[str, torch.Tensor]:
+    """Look up the draws of rows that asked for it; the order is that of the draws."""
+    row_of = {spot.place: row for row, spot in enumerate(measured)}
+    asked = [i for i, spot in enumerate(drawn) if _is_measured(spot.row)]
+    rows = [row_of[drawn[i].place] for i in asked]
+    most = max(spot.row.sampling.logprobs or 0 for spot in measured)
+    where = torch.tensor([asked, rows], dtype=torch.int64, device=tokens.device)
+    own, values, ids = look_up(logprobs[where[1]], tokens[where[0]], most)
+    return {"own": own, "likeliest": values, "likeliest_ids": ids}
+
+
+def _read(host: Host, by_row: Sequence[Sequence[Spot]]) -> list[RowResult]:
+    is_sound = host["is_sound"].tolist()
+    tokens, sound = iter(host["tokens"].tolist()), iter(host["sound"].tolist())
+    told, beams = _Told(host), _Beams(host)
+    results: list[RowResult] = []
+    for spots in by_row:
+        row = spots[0].row
+        num_draws = sum(len(spot.draws) for spot in spots)
+        drawn = list(islice(tokens, num_draws))
+        is_possible = all(list(islice(sound, num_draws)))
+        logprobs = told.take(row, drawn) if _is_measured(row) else ()
+        candidates = beams.take(row) if row.num_candidates else ()
+        if not all(is_sound[spot.place] for spot in spots):
+            results.append(NOT_FINITE)
+        elif not is_possible:
+            results.append(NOTHING_ALLOWED if row.allowed is not None else NOT_FINITE)
+        elif row.num_candidates:
+            results.append(RowResult(candidates=candidates))
+        else:
+            if row.drafts:
+                drawn = drawn[: 1 + num_agreeing(drawn, row.drafts)]
+            results.append(RowResult(tuple(drawn), logprobs=logprobs[: len(drawn)]))
+    return results
+
+
+class _Told:
+    """Log probabilities of draws, one row's after the other."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        self._next = 0
+
+    def take(self, row: PlannedRow, tokens: Sequence[int]) -> tuple[TokenLogprob, ...]:
+        first, self._next = self._next, self._next + len(tokens)
+        count = row.sampling.logprobs or 0
+        return tuple(
+            tell(
+                token,
+                float(self._host["own"][i]),
+                tuple(
+                    zip(
+                        self._host["likeliest_ids"][i, :count].tolist(),
+                        self._host["likeliest"][i, :count].tolist(),
+                        strict=True,
+                    )
+                ),
+            )
+            for i, token in enumerate(tokens, start=first)
+        )
+
+
+class _Beams:
+    """The candidates of beams, one after the other."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        self._next = 0
+
+    def take(self, row: PlannedRow) -> tuple[Candidate, ...]:
+        place, self._next = self._next, self._next + 1
+        pairs = zip(
+            self._host["candidates"][place].tolist(),
+            self._host["scores"][place].tolist(),
+            strict=True,
+        )
+        return tuple(
+            Candidate(token_id, logprob)
+            for token_id, logprob in islice(pairs, row.num_candidates)
+            if logprob > float("-inf")
+        )
