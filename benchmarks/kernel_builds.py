@@ -17,7 +17,6 @@ from dataclasses import asdict
 from pathlib import Path
 
 from kernel_cases import CASES
-
 from localpaged_kernels.ahead import ARCHITECTURES, SHARED_LIMIT_BYTES, Build, compile_ahead
 
 ROOT = Path(__file__).parents[1]

@@ -22,12 +22,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from policy import VOCAB_SIZE, InstantRunner
-
 from localpaged.engine.answer import Vocabulary
 from localpaged.engine.core import EngineCore
 from localpaged.engine.events import FinishEvent
 from localpaged.engine.params import EngineConfig, Request, SamplingParams
+from policy import VOCAB_SIZE, InstantRunner
 
 BLOCK_SIZE = 16
 CONTEXT_TOKENS = 2_048
@@ -116,10 +115,9 @@ def measure_utilisation(traffic: Traffic, num_requests: int) -> Utilisation:
 def measure_throughput(num_requests: int, batch: int) -> dict[str, Any]:
     """Answer ShareGPT-like requests with the default model, paged and in static batches."""
     from engine import Ours
-    from peers import Transformers
-
     from localpaged.models.catalogue import DEFAULT_MODEL
     from localpaged.models.open_model import open_model
+    from peers import Transformers
 
     lengths = TRAFFICS[0].draw(num_requests, seed=3)
     ours = Ours(DEFAULT_MODEL, "auto")

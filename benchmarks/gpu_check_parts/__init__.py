@@ -1,0 +1,1 @@
+"""The parts of gpu_check.py: what is checked, how it is timed, and how it is told."""

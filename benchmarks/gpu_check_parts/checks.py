@@ -1,0 +1,58 @@
+"""The checks in the order they run, with the seconds each is given and the bars it must tell."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+TOTAL_S = 232.0
+"""All of it, the start of processes included: under four minutes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One part of the proof: `module` has `run(bench)`, which yields entries.
+
+    `budget_s` is what it is given of the whole time. It runs in `shards` processes, in fewer where
+    processors are few; `bars` are those that it has to tell, or to say why not.
+    """
+
+    name: str
+    title: str
+    module: str
+    budget_s: float
+    bars: tuple[str, ...] = ()
+    shards: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Conditions:
+    """What a check's process is told.
+
+    `deadline_s` is a time of the monotonic clock, which all processes of a machine share.
+    """
+
+    is_rehearsal: bool
+    deadline_s: float
+    shard: int = 0
+    shards: int = 1
+
+
+HALF_BANDWIDTH = "decode of a 4B model or a larger one, 1 sequence: share of the bandwidth"
+BESIDE_VARLEN = "decode kernel beside varlen_attn: share of its speed"
+LONG_BANDWIDTH = "decode kernel from 8 sequences of 8,000 tokens on: share of the bandwidth"
+HOST_WORK = "host work a step at 32 sequences"
+WARM = "first token of a known prefix of 4,000 tokens: times sooner"
+MANY = "256 sequences: times the tokens of generate one by one"
+REQUESTS = "requests a second: times those of static batches in the same memory"
+
+MACHINE = Check("machine", "The machine", "gpu_check_parts.check_machine", 25)
+CHECKS = (
+    Check("kernels", "Kernels and references", "gpu_check_parts.check_kernels", 40, shards=6),
+    Check(
+        "times",
+        "Kernels' times",
+        "gpu_check_parts.check_times",
+        32,
+        (BESIDE_VARLEN, LONG_BANDWIDTH),
+    ),
+)
