@@ -19,6 +19,7 @@ AUTO, CPU, CUDA = "auto", "cpu", "cuda"
 LEAST_CAPABILITY = (8, 0)
 LEAST_TRITON = (3, 6)
 
+CHOSEN = "the settings say so"
 INSTALL_HINT = "`localpaged doctor` tells what is missing; docs/devices.md tells how to get it."
 
 
@@ -87,7 +88,7 @@ def choose_device(settings: Settings, cards: Cards | None = None) -> Device:
     """
     asked = settings.device
     if asked == CPU:
-        return Device(why="the settings say so")
+        return Device(why=CHOSEN)
     if cards is None:
         cards = read_cards()
     trouble = _trouble(cards)
@@ -228,7 +229,7 @@ def _trouble(cards: Cards) -> str:
 
 def _why(asked: str, best: Card, cards: Cards) -> str:
     if asked not in (AUTO, CUDA):
-        return "the settings say so"
+        return CHOSEN
     if len(cards.cards) == 1:
         return "it is the machine's card"
     return f"of {len(cards.cards)} cards it has the most free memory that can be used"

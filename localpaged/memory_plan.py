@@ -11,30 +11,88 @@ from localpaged.plain_text import visible
 LOGITS_ROWS = 64
 """Rows of float32 logits that a step may hold at once."""
 
+SAMPLER_COPIES = 5
+"""Of those logits, while tokens are drawn: adjusted, sorted with their places, summed."""
+
+PARTS_BYTES = 2 * 2 * 256 * 64 * 4
+"""Attention cut into parts, for each number of a head: two programs of 64 rows for each of 256
+processors, in float32, twice for beginnings that are shared."""
+
+GRAPH_SIZES = 8
+GRAPH_BYTES_A_LAYER = 1 << 20
+"""An estimate until a card was measured: recording decode steps of 32 layers is told by other
+engines to take 20 to 30 MiB for each number of rows."""
+
+CARD_RESERVE_BYTES = 512 << 20
+"""What no plan can name: code of kernels that is loaded when it is first used, workspaces of
+matrix products, what other programs take meanwhile."""
+
+MATRICES_A_LAYER = 4
+MATRIX_ROUNDING_BYTES = 2 << 20
+"""To which torch rounds each large tensor on a card."""
+
 
 @dataclass(frozen=True, slots=True)
 class MemoryPlan:
-    """Bytes by purpose. `kv_bytes` is what the pool begins with; it may grow later."""
+    """Bytes by purpose, where the model is computed.
+
+    `kv_bytes` is what the pool begins with; it may grow later, beside a card it does not.
+    `graph_bytes` and `reserve_bytes` are a card's alone. `host_bytes` is KV in the host's memory
+    beside a card, on top of all this.
+    """
 
     weight_bytes: int
     kv_bytes: int
     working_bytes: int
+    graph_bytes: int = 0
+    reserve_bytes: int = 0
+    host_bytes: int = 0
 
     @property
     def total_bytes(self) -> int:
-        """All of it."""
-        return self.weight_bytes + self.kv_bytes + self.working_bytes
+        """All of it but what is in the host's memory beside a card."""
+        return sum(num_bytes for _, num_bytes in self.parts)
 
-    def check(self, model_name: str, *, free_bytes: int) -> None:
-        """Raise NoRoom, with the numbers, when it does not fit into the free memory."""
-        if self.total_bytes <= free_bytes:
-            return
-        raise NoRoom(
-            f"{visible(model_name)} needs {_gib(self.total_bytes)}: {_gib(self.weight_bytes)} for "
-            f"weights, {_gib(self.kv_bytes)} for KV, {_gib(self.working_bytes)} to compute; "
-            f"{_gib(free_bytes)} are free.",
-            hint="Unload another model, ask for a smaller context, or take a smaller model.",
+    @property
+    def parts(self) -> tuple[tuple[str, int], ...]:
+        """What the total is made of: a purpose and its bytes."""
+        parts = (
+            ("for weights", self.weight_bytes),
+            ("for KV", self.kv_bytes),
+            ("to compute", self.working_bytes),
+            ("for graphs", self.graph_bytes),
+            ("in reserve", self.reserve_bytes),
         )
+        return parts[:3] + tuple(part for part in parts[3:] if part[1])
+
+    def fits(self, *, free_bytes: int, host_free_bytes: int) -> bool:
+        """Whether there is room for all of it."""
+        return self.total_bytes <= free_bytes and self.host_bytes <= host_free_bytes
+
+    def check(
+        self,
+        model_name: str,
+        *,
+        free_bytes: int,
+        host_free_bytes: int = 0,
+        where: str = "",
+        hint: str = "",
+    ) -> None:
+        """Raise NoRoom, with the numbers and `hint`, when it does not fit into the free memory."""
+        if self.total_bytes > free_bytes:
+            parts = ", ".join(f"{gib(num_bytes)} {purpose}" for purpose, num_bytes in self.parts)
+            on = f" on {visible(where)}" if where else ""
+            raise NoRoom(
+                f"{visible(model_name)} needs {gib(self.total_bytes)}{on}: {parts};"
+                f" {gib(free_bytes)} are free.",
+                hint=hint,
+            )
+        if self.host_bytes > host_free_bytes:
+            raise NoRoom(
+                f"{gib(self.host_bytes)} of host memory were asked for; {gib(host_free_bytes)} are"
+                " free.",
+                hint=hint,
+            )
 
 
 def working_bytes(config: DecoderConfig, *, step_tokens: int) -> int:
@@ -43,5 +101,26 @@ def working_bytes(config: DecoderConfig, *, step_tokens: int) -> int:
     return 4 * (step_tokens * widest + LOGITS_ROWS * config.vocab_size)
 
 
-def _gib(num_bytes: int) -> str:
+def card_working_bytes(config: DecoderConfig, *, step_tokens: int) -> int:
+    """Return the same for a card: draws happen there, attention has parts, angles are a table."""
+    copies = 4 * SAMPLER_COPIES * LOGITS_ROWS * config.vocab_size
+    angles = 2 * 4 * config.context_length * config.head_dim
+    parts = PARTS_BYTES * config.head_dim
+    return working_bytes(config, step_tokens=step_tokens) + copies + angles + parts
+
+
+def graph_bytes(config: DecoderConfig) -> int:
+    """Return what recorded decode steps take: their nodes, and one place for what they compute."""
+    nodes = GRAPH_SIZES * config.num_layers * GRAPH_BYTES_A_LAYER
+    return nodes + working_bytes(config, step_tokens=LOGITS_ROWS)
+
+
+def card_reserve_bytes(config: DecoderConfig) -> int:
+    """Return what has to stay free on a card beside everything that is planned."""
+    rounding = config.num_layers * MATRICES_A_LAYER * MATRIX_ROUNDING_BYTES // 2
+    return CARD_RESERVE_BYTES + rounding
+
+
+def gib(num_bytes: int) -> str:
+    """Return bytes as sentences tell them."""
     return f"{num_bytes / 2**30:.2f} GiB"

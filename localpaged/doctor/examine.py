@@ -7,8 +7,10 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from localpaged import paths
+from localpaged.devices import choose_device
 from localpaged.doctor.fact import Fact, Group, Probe, Report, Verdict, gathered, note, problem
 from localpaged.doctor.nvidia import Nvidia, read_nvidia
 from localpaged.doctor.settings import Choices, config_facts, variable_facts
@@ -16,22 +18,21 @@ from localpaged.doctor.terminal import Streams, read_streams, terminal_facts
 from localpaged.doctor.torch_build import TorchBuild, read_torch
 from localpaged.thread_waiting import wait_briefly
 
+if TYPE_CHECKING:
+    from localpaged.fitting.room import Room
+
 # Everything else is imported by the probe that needs it: a package that is missing or broken is
 # what somebody may want to find out here.
 
 
 @dataclass(frozen=True, slots=True)
 class Seams:
-    """Where this machine is looked at; others in tests.
-
-    `device` is where models are computed, by torch's name; empty, it is what the engine says.
-    """
+    """Where this machine is looked at; others in tests."""
 
     read_nvidia: Callable[[], Nvidia] = read_nvidia
     read_torch: Callable[[], TorchBuild] = read_torch
     read_streams: Callable[[], Streams] = read_streams
     environment: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
-    device: str = ""
 
 
 def examine(seams: Seams | None = None) -> Report:
@@ -70,13 +71,16 @@ class _Examination:
         )
         yield "packages", self._all(("torch import", lambda: torch), ("packages", self._packages))
         yield "processor", self._all(("processor", self._processor))
-        yield "GPU and kernels", self._all(("GPU", self._gpu), ("kernels", self._kernels))
-        yield "models", self._all(("models", self._models), ("model", self._model))
+        yield "GPU and kernels", self._all(("GPU", self._gpu), ("computes on", self._kernels))
+        yield (
+            "models",
+            self._all(("models", self._models), ("model", self._model), ("fits", self._fits)),
+        )
         yield (
             "files",
             self._all(
                 ("folders", self._folders),
-                ("disk", self._room),
+                ("disk", self._disk),
                 ("KV files", self._kv_files),
                 ("programs", self._sockets),
             ),
@@ -148,17 +152,21 @@ class _Examination:
         from localpaged.doctor.gpu import gpu_facts
 
         self._nvidia = self._seams.read_nvidia()
-        return gpu_facts(self._nvidia, self._build or TorchBuild(), device=self._device())
+        settings = self._choices.settings()
+        return gpu_facts(self._nvidia, self._build or TorchBuild(), settings)
 
     def _kernels(self) -> Iterable[Fact]:
         from localpaged.doctor.gpu import kernel_facts
 
-        return kernel_facts(self._nvidia, self._build or TorchBuild(), device=self._device())
+        settings = self._choices.settings()
+        return kernel_facts(self._nvidia, self._build or TorchBuild(), settings)
 
-    def _device(self) -> str:
-        from localpaged.engine_factory import DEVICE
+    def _room(self) -> Room:
+        """Return the memory where models are computed. Raises ConfigError where they cannot be."""
+        from localpaged.fitting.room import room_on
 
-        return self._seams.device or DEVICE
+        build = self._build or TorchBuild()
+        return room_on(choose_device(self._choices.settings(), build.cards))
 
     def _models(self) -> Iterable[Fact]:
         from localpaged.doctor.models import list_facts
@@ -170,14 +178,21 @@ class _Examination:
             return [_unknown("model")]
         from localpaged.doctor.models import usual_facts
 
-        return usual_facts(self._choices.settings(), self._build)
+        return usual_facts(self._choices.settings(), self._build, self._room)
+
+    def _fits(self) -> Iterable[Fact]:
+        if self._build is None:
+            return []
+        from localpaged.doctor.fits import fit_facts
+
+        return fit_facts(self._choices.settings(), self._room())
 
     def _folders(self) -> Iterable[Fact]:
         from localpaged.doctor.places import folder_facts
 
         return folder_facts()
 
-    def _room(self) -> Iterable[Fact]:
+    def _disk(self) -> Iterable[Fact]:
         from localpaged.doctor.places import room_facts
 
         return room_facts()

@@ -6,21 +6,31 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
+from localpaged.config import Settings
+from localpaged.devices import (
+    CHOSEN,
+    CUDA,
+    LEAST_TRITON,
+    Card,
+    Cards,
+    Device,
+    card_trouble,
+    choose_device,
+    version_numbers,
+)
 from localpaged.doctor.fact import Fact, note, problem
 from localpaged.doctor.nvidia import Nvidia
 from localpaged.doctor.torch_build import TorchBuild
+from localpaged.errors import ConfigError
 from localpaged_kernels.paged_attention.dispatch import TRITON, implementation_on
 
-CUDA, CPU = "cuda", "cpu"
-LEAST_CAPABILITY = (8, 0)
-LEAST_TRITON = (3, 6)
 LEAST_DRIVERS = {11: (450, 80), 12: (525, 60), 13: (580, 65)}
 """What the CUDA of a build needs on Linux, by its first number (NVIDIA, minor versions)."""
 
 NO_GPU = "none"
 _CHOOSE_BUILD = "https://pytorch.org/get-started/locally tells how to get one for an older CUDA."
 _GET_CUDA = (
-    "Install a build with CUDA: pip install --force-reinstall torch "
+    "Install a build with CUDA: `make cuda`, or pip install --force-reinstall torch "
     "--index-url https://download.pytorch.org/whl/cu130"
 )
 _GET_CUDA_DRIVER = LEAST_DRIVERS[13]
@@ -31,32 +41,45 @@ _IMPLEMENTATIONS = {
 }
 
 
-def gpu_facts(nvidia: Nvidia, build: TorchBuild, *, device: str) -> Iterator[Fact]:
+def gpu_facts(nvidia: Nvidia, build: TorchBuild, settings: Settings) -> Iterator[Fact]:
     """Tell driver, GPUs and whether torch can use them.
 
-    What is missing is a problem where models are computed on GPUs, and a note elsewhere.
+    What is missing is a problem where the settings ask for a card, and a note elsewhere.
     """
-    yield _driver(nvidia, device)
-    yield from _gpus(nvidia, build, device)
-    yield _build(nvidia, build, device)
+    missing = _missing(settings)
+    yield _driver(nvidia, missing)
+    yield from _gpus(nvidia, build, missing)
+    yield _build(nvidia, build, missing)
+    yield from _cards(build.cards, missing)
 
 
-def kernel_facts(nvidia: Nvidia, build: TorchBuild, *, device: str) -> Iterator[Fact]:
-    """Tell where models are computed, with which attention, and Triton's version."""
-    yield _device(nvidia, device)
-    yield _attention(device)
-    yield _triton(nvidia, build, device)
+def kernel_facts(nvidia: Nvidia, build: TorchBuild, settings: Settings) -> Iterator[Fact]:
+    """Tell where models are computed and why, with which attention, and Triton's version."""
+    device = Device()
+    try:
+        device = choose_device(settings, build.cards)
+    except ConfigError as error:
+        yield problem("computes on", error.message, error.hint)
+    else:
+        yield _device(nvidia, build, device)
+        yield _attention(device)
+    yield _triton(nvidia, build.cards, device, _missing(settings))
 
 
-def _driver(nvidia: Nvidia, device: str) -> Fact:
+def _missing(settings: Settings) -> Callable[..., Fact]:
+    """Return what makes a fact as bad as the settings need what is missing."""
+    return problem if settings.device.startswith(CUDA) else note
+
+
+def _driver(nvidia: Nvidia, missing: Callable[..., Fact]) -> Fact:
     if nvidia.driver:
         if nvidia.trouble:
             advice = "Restart the machine: after an update the driver in memory is the old one."
-            return _missing(device)("NVIDIA driver", f"{nvidia.driver}; {nvidia.trouble}", advice)
+            return missing("NVIDIA driver", f"{nvidia.driver}; {nvidia.trouble}", advice)
         return Fact("NVIDIA driver", nvidia.driver, numbers={"version": nvidia.driver})
     if nvidia.is_there:
         why = f"; {nvidia.trouble}" if nvidia.trouble else ""
-        return _missing(device)(
+        return missing(
             "NVIDIA driver",
             f"not loaded, and an NVIDIA GPU is in the machine{why}",
             "Install the driver of your distribution (`nvidia-smi` then answers).",
@@ -64,19 +87,20 @@ def _driver(nvidia: Nvidia, device: str) -> Fact:
     return Fact("NVIDIA driver", "none, and no NVIDIA GPU was found")
 
 
-def _gpus(nvidia: Nvidia, build: TorchBuild, device: str) -> Iterator[Fact]:
-    if not nvidia.is_there and not build.gpus:
+def _gpus(nvidia: Nvidia, build: TorchBuild, missing: Callable[..., Fact]) -> Iterator[Fact]:
+    cards = build.cards.cards
+    if not nvidia.is_there and not cards:
         yield Fact("GPU", NO_GPU)
         return
     names = [(gpu.name, gpu.capability, gpu.total_bytes) for gpu in nvidia.gpus] or [
-        (gpu.name, gpu.capability, gpu.total_bytes) for gpu in build.gpus
+        (card.name, card.capability, card.total_bytes) for card in cards
     ]
     free = [gpu.free_bytes for gpu in nvidia.gpus] or [None] * len(names)
     if not names:
         count = nvidia.num_cards or 1
         yield note("GPU", f"{count} of NVIDIA's; nothing tells which", "")
     for (name, capability, total), free_bytes in zip(names, free, strict=True):
-        yield _gpu(name, capability, total, free_bytes, build=build, device=device)
+        yield _gpu(name, capability, total, free_bytes, build=build, missing=missing)
 
 
 def _gpu(
@@ -86,7 +110,7 @@ def _gpu(
     free: int | None,
     *,
     build: TorchBuild,
-    device: str,
+    missing: Callable[..., Fact],
 ) -> Fact:
     parts = [name]
     numbers: dict[str, Any] = {"total_bytes": total, "free_bytes": free, "capability": None}
@@ -94,107 +118,96 @@ def _gpu(
         numbers["capability"] = list(capability)
         parts.append(f"compute capability {capability[0]}.{capability[1]}")
     if total is not None:
-        parts.append(f"{total / 2**30:.1f} GiB")
+        parts.append(f"{_gib(total)}")
     if free is not None:
-        parts.append(f"{free / 2**30:.1f} GiB free")
+        parts.append(f"{_gib(free)} free")
     text = ", ".join(parts)
-    if capability is not None and capability < LEAST_CAPABILITY:
-        least = _dotted(LEAST_CAPABILITY)
-        advice = f"The kernels are made for {least} and newer; it stays unused."
-        return _missing(device)("GPU", text, advice, **numbers)
-    if capability and build.architectures and not _is_compiled_for(capability, build):
-        advice = f"torch {build.version} has no code for it: install a newer build of torch."
-        return _missing(device)("GPU", text, advice, **numbers)
+    trouble = card_trouble(capability, build.architectures) if capability else ""
+    if trouble:
+        advice = f"It {trouble}: it stays unused."
+        return missing("GPU", text, advice, **numbers)
     return Fact("GPU", text, numbers=numbers)
 
 
-def _is_compiled_for(capability: tuple[int, int], build: TorchBuild) -> bool:
-    """Code for 8.0 runs on 8.6; a build may also have what drivers compile for newer cards."""
-    for name in build.architectures:
-        kind, _, digits = name.partition("_")
-        number = "".join(char for char in digits if char.isdecimal())
-        if len(number) < 2:
-            continue
-        major, minor = int(number[:-1]), int(number[-1])
-        if kind == "compute" and (major, minor) <= capability:
-            return True
-        if kind == "sm" and major == capability[0] and minor <= capability[1]:
-            return True
-    return False
+def _cards(cards: Cards, missing: Callable[..., Fact]) -> Iterator[Fact]:
+    """Tell the cards by the numbers that `--device` takes."""
+    for card in cards.cards:
+        name = f"cuda:{card.index}"
+        numbers = {"card": card.name, "free_bytes": card.free_bytes, "usable": not card.trouble}
+        if card.trouble:
+            advice = "End other programs that compute on it, if it is full."
+            yield missing(name, f"{card.name} {card.trouble}", advice, **numbers)
+        else:
+            text = f"{card.name}, {_gib(card.free_bytes)} of {_gib(card.total_bytes)} free"
+            yield Fact(name, text, numbers=numbers)
 
 
-def _build(nvidia: Nvidia, build: TorchBuild, device: str) -> Fact:
-    numbers = {"cuda": build.cuda or None, "usable_gpus": len(build.gpus)}
+def _build(nvidia: Nvidia, build: TorchBuild, missing: Callable[..., Fact]) -> Fact:
+    cards = build.cards
+    numbers = {"cuda": cards.cuda or None, "usable_gpus": len(_usable(cards))}
     made = partial(Fact, "torch and GPU", numbers=numbers)
-    if build.gpus:
-        return made(f"a build for CUDA {build.cuda}, which sees {len(build.gpus)}")
-    missing = partial(_missing(device), "torch and GPU", **numbers)
-    if not build.cuda:
+    if cards.cards:
+        return made(f"a build for CUDA {cards.cuda}, which sees {len(cards.cards)}")
+    missing = partial(missing, "torch and GPU", **numbers)
+    if not cards.cuda:
         if not nvidia.is_there:
             return made("a build without CUDA, which is all that is needed here")
         advice = _GET_CUDA
-        if nvidia.driver and _numbers(nvidia.driver)[:2] < _GET_CUDA_DRIVER:
+        if nvidia.driver and version_numbers(nvidia.driver)[:2] < _GET_CUDA_DRIVER:
             advice += f" (with driver {_dotted(_GET_CUDA_DRIVER)} or newer). {_CHOOSE_BUILD}"
         return missing("a GPU is here, and this torch is a build without CUDA", advice)
     if not nvidia.is_there:
-        return made(f"a build for CUDA {build.cuda}, and no GPU to use it with")
-    needed = LEAST_DRIVERS.get(_numbers(build.cuda)[0])
-    if needed and nvidia.driver and _numbers(nvidia.driver)[:2] < needed:
+        return made(f"a build for CUDA {cards.cuda}, and no GPU to use it with")
+    needed = LEAST_DRIVERS.get(version_numbers(cards.cuda)[0])
+    if needed and nvidia.driver and version_numbers(nvidia.driver)[:2] < needed:
         least = _dotted(needed)
         return missing(
-            f"CUDA {build.cuda} of torch needs driver {least}; {nvidia.driver} is here",
+            f"CUDA {cards.cuda} of torch needs driver {least}; {nvidia.driver} is here",
             f"Update the driver to {least} or newer. {_CHOOSE_BUILD}",
         )
     advice = "See that `nvidia-smi` answers and CUDA_VISIBLE_DEVICES does not hide the GPU."
-    return missing(f"a build for CUDA {build.cuda} cannot use it: {build.gpu_trouble}", advice)
+    return missing(f"a build for CUDA {cards.cuda} cannot use it: {cards.trouble}", advice)
 
 
-def _device(nvidia: Nvidia, device: str) -> Fact:
-    numbers = {"device": device}
-    if device != CPU:
-        return Fact("computes on", "the GPU", numbers=numbers)
-    if nvidia.is_there:
-        return note(
-            "computes on",
-            "the processor: this version of localpaged does not use the GPU",
-            "No advice on the GPU changes that: without it nothing is slower.",
-            **numbers,
-        )
-    return Fact("computes on", "the processor", numbers=numbers)
+def _device(nvidia: Nvidia, build: TorchBuild, device: Device) -> Fact:
+    numbers = {"device": device.label, "why": device.why}
+    text = f"{device.title}: {device.why}"
+    is_surprise = not device.is_cuda and (nvidia.is_there or build.cards.cards)
+    if is_surprise and device.why != CHOSEN:
+        advice = "See the facts of this group; docs/devices.md tells what a card needs."
+        return note("computes on", text, advice, **numbers)
+    return Fact("computes on", text, numbers=numbers)
 
 
-def _attention(device: str) -> Fact:
-    implementation = implementation_on(device)
-    where = "a GPU" if device == CUDA else "the processor"
+def _attention(device: Device) -> Fact:
+    implementation = implementation_on(device.name)
+    where = "a card" if device.is_cuda else "the processor"
     text = f"{_IMPLEMENTATIONS[implementation]}, because models are computed on {where}"
     return Fact("attention", text, numbers={"implementation": implementation})
 
 
-def _triton(nvidia: Nvidia, build: TorchBuild, device: str) -> Fact:
-    numbers = {"version": build.triton or None}
-    is_needed = implementation_on(device) == TRITON
-    if not build.triton:
-        if not is_needed and not nvidia.is_there:
+def _triton(nvidia: Nvidia, cards: Cards, device: Device, missing: Callable[..., Fact]) -> Fact:
+    numbers = {"version": cards.triton or None}
+    is_used = implementation_on(device.name) == TRITON
+    least = _dotted(LEAST_TRITON)
+    if not cards.triton:
+        if not nvidia.is_there and not cards.cards:
             return Fact("Triton", "not installed, and not needed without a GPU", numbers=numbers)
-        least = _dotted(LEAST_TRITON)
         advice = f"Install it: pip install 'triton>={least}'. CUDA builds of torch bring it along."
-        return _missing(device)("Triton", "not installed", advice, **numbers)
-    if tuple(_numbers(build.triton)[:2]) < LEAST_TRITON:
-        least = _dotted(LEAST_TRITON)
+        return missing("Triton", "not installed", advice, **numbers)
+    if version_numbers(cards.triton)[:2] < LEAST_TRITON:
         advice = f"The kernels are tried with {least} and newer: install a newer torch."
-        return _missing(device)("Triton", build.triton, advice, **numbers)
-    used = "" if is_needed else ", not used on the processor"
-    return Fact("Triton", f"{build.triton}{used}", numbers=numbers)
+        return missing("Triton", cards.triton, advice, **numbers)
+    used = "" if is_used else ", not used on the processor"
+    return Fact("Triton", f"{cards.triton}{used}", numbers=numbers)
 
 
-def _missing(device: str) -> Callable[..., Fact]:
-    """Return what makes a fact as bad as models need what is missing."""
-    return problem if device == CUDA else note
+def _usable(cards: Cards) -> list[Card]:
+    return [card for card in cards.cards if not card.trouble]
 
 
-def _numbers(version: str) -> tuple[int, ...]:
-    parts = version.split("+")[0].split(".")
-    return tuple(int(part) for part in parts if part.isdecimal()) or (0,)
+def _gib(num_bytes: int) -> str:
+    return f"{num_bytes / 2**30:.1f} GiB"
 
 
 def _dotted(numbers: tuple[int, ...]) -> str:

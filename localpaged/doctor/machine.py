@@ -14,6 +14,7 @@ from localpaged.doctor.fact import Fact, note, problem
 from localpaged.doctor.torch_build import TorchBuild
 
 if TYPE_CHECKING:
+    from localpaged.fitting.room import Room
     from localpaged.models.opened_model import OpenedModel
 
 # packages are imported by what needs them: one that is broken must not hide the rest
@@ -98,17 +99,21 @@ def memory_facts() -> Iterator[Fact]:
         )
 
 
-def format_facts(opened: OpenedModel, settings: Settings, build: TorchBuild) -> Iterator[Fact]:
+def format_facts(
+    opened: OpenedModel, settings: Settings, build: TorchBuild, room: Room
+) -> Iterator[Fact]:
     """Tell in which numbers a model would be computed, and why."""
-    from localpaged.engine_factory import choose_formats
+    from localpaged.fitting.formats import choose_formats
 
-    formats = choose_formats(opened, settings)
+    formats = choose_formats(opened.config, settings, room)
     kv = str(formats.kv).removeprefix("torch.")
     numbers = {"weights": formats.name, "kv": kv}
     if settings.dtype != "auto":
         why = f"as dtype says {settings.dtype}"
         if formats.name != settings.dtype:
             why += ", with what the processor has"
+    elif room.device.is_cuda:
+        why = "the card multiplies bfloat16 fastest"
     elif any(build.cpu.get(name) for name in _BFLOAT16):
         why = "the processor multiplies bfloat16"
         if not formats.has_eight_bit:

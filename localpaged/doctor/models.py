@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from localpaged.config import Settings
 from localpaged.doctor.fact import Fact, note, problem
-from localpaged.doctor.fitting import Fit, fit_of, nearest_fit
 from localpaged.doctor.machine import format_facts
 from localpaged.doctor.torch_build import TorchBuild
-from localpaged.errors import LocalPagedError, NoRoom
+from localpaged.errors import ConfigError, NoRoom
+from localpaged.fitting.fit import Fit
+from localpaged.fitting.nearest import nearest, require_fit
+from localpaged.fitting.room import Room
+from localpaged.memory_plan import gib
 from localpaged.models.catalogue import PACKAGED_MODELS, PackagedModel
 from localpaged.models.open_model import open_model
 from localpaged.models.opened_model import OpenedModel
@@ -37,8 +40,13 @@ def list_facts() -> Iterator[Fact]:
             yield note(f"model {entry.name}", f"{entry.path} {trouble}", advice)
 
 
-def usual_facts(settings: Settings, build: TorchBuild) -> Iterator[Fact]:
-    """Tell whether the usual model is here, is whole, and fits. Raises ModelError."""
+def usual_facts(
+    settings: Settings, build: TorchBuild, find_room: Callable[[], Room]
+) -> Iterator[Fact]:
+    """Tell whether the usual model is here, is whole, and fits.
+
+    Raises ModelError, and what `find_room` raises.
+    """
     if (endpoint := find_endpoint(settings.model, settings.remotes)) is not None:
         text = f"{endpoint.name} at {endpoint.url}: it answers elsewhere, and is not asked now"
         yield Fact("model", text, numbers={"name": endpoint.name})
@@ -46,8 +54,9 @@ def usual_facts(settings: Settings, build: TorchBuild) -> Iterator[Fact]:
     entry = find_model(settings.model)
     opened = open_model(settings.model, is_kept=False)
     yield _whole(entry, opened)
-    yield from format_facts(opened, settings, build)
-    yield _fits(opened, settings)
+    room = find_room()
+    yield from format_facts(opened, settings, build, room)
+    yield _fits(opened, settings, room)
 
 
 def _trouble(entry: ModelEntry) -> str:
@@ -99,22 +108,25 @@ def _digest(path: Path) -> str | None:
     return digest.hexdigest()
 
 
-def _fits(opened: OpenedModel, settings: Settings) -> Fact:
+def _fits(opened: OpenedModel, settings: Settings, room: Room) -> Fact:
+    told: list[Fit] = []
     try:
-        fit = fit_of(opened, settings)
+        fit = require_fit(opened, settings, room, tell=told.append)
     except NoRoom as error:
-        return _does_not_fit(opened, settings, error)
-    plan, free = fit.plan, fit.free_bytes
+        found = nearest(opened, settings, room)
+        numbers = _numbers(told[0]) if told else {}
+        options = found.options if found else None
+        return problem("memory plan", error.message, error.hint, nearest=options, **numbers)
+    except ConfigError as error:
+        return problem("memory plan", error.message, error.hint)
+    plan = fit.plan
     numbers = _numbers(fit)
-    try:
-        plan.check(opened.name, free_bytes=free)
-    except NoRoom as error:
-        return _does_not_fit(opened, settings, error, **numbers)
     most_kv = fit.engine.num_blocks * fit.block_bytes
+    parts = ", ".join(f"{gib(num_bytes)} {purpose}" for purpose, num_bytes in plan.parts)
+    growing = f", KV growing to {gib(most_kv)}" if fit.engine.initial_blocks else ""
     text = (
-        f"it takes {_gib(plan.total_bytes)} of {_gib(free)} that are free: weights "
-        f"{_gib(plan.weight_bytes)}, KV {_gib(plan.kv_bytes)} growing to {_gib(most_kv)}, "
-        f"to compute {_gib(plan.working_bytes)}; context {fit.engine.context_length:,} tokens"
+        f"it takes {gib(plan.total_bytes)} of {gib(room.free_bytes)} that are free: {parts}"
+        f"{growing}; context {fit.engine.context_length:,} tokens"
     )
     longest = settings.context_tokens or opened.config.context_length
     if fit.engine.context_length < longest:
@@ -123,25 +135,15 @@ def _fits(opened: OpenedModel, settings: Settings) -> Fact:
     return Fact("memory plan", text, numbers=numbers)
 
 
-def _does_not_fit(
-    opened: OpenedModel, settings: Settings, error: LocalPagedError, **numbers: int
-) -> Fact:
-    options = nearest_fit(opened, settings)
-    advice = f"It fits with {options}." if options else "Take a smaller model, or free memory."
-    return problem("memory plan", error.message, advice, nearest=options or None, **numbers)
-
-
 def _numbers(fit: Fit) -> dict[str, int]:
     return {
         "weight_bytes": fit.plan.weight_bytes,
         "kv_bytes": fit.plan.kv_bytes,
         "max_kv_bytes": fit.engine.num_blocks * fit.block_bytes,
         "working_bytes": fit.plan.working_bytes,
+        "graph_bytes": fit.plan.graph_bytes,
+        "reserve_bytes": fit.plan.reserve_bytes,
         "total_bytes": fit.plan.total_bytes,
-        "free_bytes": fit.free_bytes,
+        "free_bytes": fit.room.free_bytes,
         "context_tokens": fit.engine.context_length,
     }
-
-
-def _gib(num_bytes: int) -> str:
-    return f"{num_bytes / 2**30:.2f} GiB"

@@ -14,8 +14,8 @@ from localpaged.cli.options import ByteSize, settings_from
 from localpaged.config import DEFAULT_KV_DISK_BYTES, Settings
 from localpaged.decoder_config import DecoderConfig
 from localpaged.engine.params import EngineConfig
-from localpaged.engine_factory import FULL_CHATS, KV_SHARE_OF_FREE_MEMORY, size_pool
 from localpaged.errors import ConfigError, NoRoom
+from localpaged.fitting.pool import FULL_CHATS, KV_SHARE_OF_FREE_MEMORY, size_pool
 from localpaged.models.catalogue import DEFAULT_MODEL
 
 CONFIG = DecoderConfig(

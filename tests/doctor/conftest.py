@@ -26,7 +26,6 @@ def look() -> Callable[..., Facts]:
             "build": CPU_BUILD,
             "streams": PIPE,
             "environment": {},
-            "device": "cpu",
         }
         found |= parts
 
@@ -41,7 +40,6 @@ def look() -> Callable[..., Facts]:
                 read_torch=torch,
                 read_streams=lambda: found["streams"],
                 environment=found["environment"],
-                device=found["device"],
             )
         )
         return {fact.name: fact for group in report.groups for fact in group.facts}

@@ -69,9 +69,12 @@ def test_an_empty_home_stays_empty_and_tells_how_to_get_the_model(home, look):
 
 
 def test_a_gpu_with_a_build_for_processors_goes_through_to_the_report(model, look):
-    facts = look(nvidia=GPU, device="cuda")
-    assert problems(facts) == {"torch and GPU", "Triton"}
-    assert problems(look(nvidia=GPU, build=CUDA_BUILD, device="cuda")) == set()
+    facts = look(nvidia=GPU)
+    assert problems(facts) == set()
+    assert facts["torch and GPU"].verdict is Verdict.NOTE
+    facts = look(nvidia=GPU, environment={"LOCALPAGED_DEVICE": "cuda"})
+    assert problems(facts) == {"torch and GPU", "Triton", "computes on"}
+    assert problems(look(nvidia=GPU, build=CUDA_BUILD)) == set()
 
 
 @pytest.mark.parametrize(

@@ -7,20 +7,24 @@ from dataclasses import replace
 
 import pytest
 
+from localpaged.config import Settings
+from localpaged.devices import Card, card_trouble
 from localpaged.doctor import nvidia as nvidia_module
 from localpaged.doctor.fact import Verdict
 from localpaged.doctor.gpu import gpu_facts, kernel_facts
 from localpaged.doctor.nvidia import Nvidia, SystemGpu, read_nvidia
-from localpaged.doctor.torch_build import TorchGpu, read_torch
-from testkit.machines import CPU_BUILD, CUDA_BUILD, GIB, GPU
+from localpaged.doctor.torch_build import read_torch
+from testkit.machines import CARD, CPU_BUILD, CUDA_BUILD, GIB, GPU
 
 
 def told(nvidia, build, device="cuda"):
-    facts = [
-        *gpu_facts(nvidia, build, device=device),
-        *kernel_facts(nvidia, build, device=device),
-    ]
+    settings = Settings("m", device=device)
+    facts = [*gpu_facts(nvidia, build, settings), *kernel_facts(nvidia, build, settings)]
     return {fact.name: fact for fact in facts}
+
+
+def with_cards(**parts):
+    return replace(CUDA_BUILD, cards=replace(CUDA_BUILD.cards, **parts))
 
 
 def verdicts(facts):
@@ -34,11 +38,12 @@ def test_a_gpu_that_is_ready_has_no_problem_and_all_its_numbers():
     assert facts["GPU"].numbers["free_bytes"] == 20 * GIB
     assert facts["NVIDIA driver"].numbers == {"version": "580.82.07"}
     assert facts["attention"].numbers == {"implementation": "triton"}
-    assert facts["computes on"].numbers == {"device": "cuda"}
+    assert facts["computes on"].value == "cuda:0 (RTX 4090): it is the machine's card"
+    assert facts["cuda:0"].value == "RTX 4090, 20.0 GiB of 24.0 GiB free"
 
 
 def test_a_machine_without_a_gpu_lacks_nothing():
-    facts = told(Nvidia(), CPU_BUILD, "cpu")
+    facts = told(Nvidia(), CPU_BUILD, "auto")
     assert verdicts(facts) == {}
     assert facts["attention"].numbers == {"implementation": "torch"}
     assert "the processor" in facts["attention"].value
@@ -46,16 +51,21 @@ def test_a_machine_without_a_gpu_lacks_nothing():
 
 def test_a_gpu_and_a_build_for_processors_tells_how_to_get_the_other_one():
     facts = told(GPU, CPU_BUILD)
-    assert verdicts(facts) == {"torch and GPU": Verdict.PROBLEM, "Triton": Verdict.PROBLEM}
+    assert verdicts(facts) == {
+        "torch and GPU": Verdict.PROBLEM,
+        "Triton": Verdict.PROBLEM,
+        "computes on": Verdict.PROBLEM,
+    }
     assert "whl/cu130" in facts["torch and GPU"].advice
     old = told(replace(GPU, driver="535.161.07"), CPU_BUILD)
     assert "580.65" in old["torch and GPU"].advice
 
 
-def test_while_models_are_computed_on_the_processor_it_is_a_note_that_says_so():
-    facts = told(GPU, CPU_BUILD, "cpu")
+def test_where_no_card_is_asked_for_what_it_lacks_is_a_note_with_the_reason():
+    facts = told(GPU, CPU_BUILD, "auto")
     assert set(verdicts(facts).values()) == {Verdict.NOTE}
-    assert "does not use the GPU" in facts["computes on"].value
+    assert facts["computes on"].value == "the processor: this torch is a build without CUDA"
+    assert told(GPU, CUDA_BUILD, "cpu")["computes on"].verdict is Verdict.OK
 
 
 @pytest.mark.parametrize(
@@ -67,7 +77,7 @@ def test_while_models_are_computed_on_the_processor_it_is_a_note_that_says_so():
     ],
 )
 def test_an_old_driver_is_told_with_the_one_that_is_needed(cuda, driver, least):
-    build = replace(CUDA_BUILD, cuda=cuda, gpus=(), gpu_trouble="too old")
+    build = with_cards(cuda=cuda, cards=(), trouble="too old")
     fact = told(replace(GPU, driver=driver), build)["torch and GPU"]
     assert fact.verdict is Verdict.PROBLEM
     assert least in fact.value and driver in fact.value
@@ -75,7 +85,7 @@ def test_an_old_driver_is_told_with_the_one_that_is_needed(cuda, driver, least):
 
 
 def test_a_new_driver_that_does_not_answer_tells_what_torch_said():
-    build = replace(CUDA_BUILD, gpus=(), gpu_trouble="CUDA unknown error")
+    build = with_cards(cards=(), trouble="CUDA unknown error")
     fact = told(GPU, build)["torch and GPU"]
     assert (fact.verdict, "CUDA unknown error" in fact.value) == (Verdict.PROBLEM, True)
 
@@ -86,11 +96,35 @@ def test_a_card_without_a_driver_is_seen():
     assert "not loaded" in fact.value
 
 
-def test_an_old_card_stays_unused():
-    nvidia = Nvidia("580.82", (SystemGpu("GTX 1080", (6, 1), 8 * GIB, 8 * GIB),), 1)
-    fact = told(nvidia, replace(CUDA_BUILD, gpus=(TorchGpu("GTX 1080", (6, 1), 8 * GIB, 20),)))
-    assert fact["GPU"].verdict is Verdict.PROBLEM
-    assert "8.0" in fact["GPU"].advice
+def test_an_old_card_stays_unused_and_why_is_told():
+    nvidia = Nvidia("580.82", (SystemGpu("RTX 2080", (7, 5), 8 * GIB, 8 * GIB),), 1)
+    card = replace(CARD, name="RTX 2080", capability=(7, 5), trouble=card_trouble((7, 5), ()))
+    facts = told(nvidia, with_cards(cards=(card,)))
+    assert facts["GPU"].verdict is facts["cuda:0"].verdict is Verdict.PROBLEM
+    assert "8.0" in facts["GPU"].advice
+    assert "RTX 2080 has compute capability 7.5" in facts["computes on"].value
+    facts = told(nvidia, with_cards(cards=(card,)), "auto")
+    assert facts["attention"].numbers == {"implementation": "torch"}
+
+
+def test_a_card_that_is_full_is_told_by_its_number():
+    full = replace(CARD, free_bytes=0, trouble="cannot be opened: CUDA error: out of memory")
+    facts = told(GPU, with_cards(cards=(full,)))
+    assert "out of memory" in facts["cuda:0"].value
+    assert "out of memory" in facts["computes on"].value
+    assert "End other programs" in facts["cuda:0"].advice
+
+
+def test_of_two_cards_the_one_with_most_free_memory_computes():
+    other = Card(1, "RTX 3090", (8, 6), 24 * GIB, 23 * GIB)
+    facts = told(GPU, with_cards(cards=(CARD, other)))
+    assert facts["computes on"].numbers["device"] == "cuda:1"
+    assert "of 2 cards" in facts["computes on"].value
+    assert told(GPU, with_cards(cards=(CARD, other)), "cuda:0")["computes on"].numbers == {
+        "device": "cuda:0",
+        "why": "the settings say so",
+    }
+    assert facts["cuda:0"].verdict is facts["cuda:1"].verdict is Verdict.OK
 
 
 @pytest.mark.parametrize(
@@ -110,10 +144,11 @@ def test_a_card_that_the_build_has_no_code_for_is_told(architectures, is_right):
 
 @pytest.mark.parametrize(("triton", "verdict"), [("", "problem"), ("3.5.1", "problem")])
 def test_no_triton_or_an_old_one_is_a_problem_on_a_gpu_alone(triton, verdict):
-    build = replace(CUDA_BUILD, triton=triton)
-    fact = told(GPU, build)["Triton"]
+    facts = told(GPU, with_cards(triton=triton))
+    fact = facts["Triton"]
     assert (fact.verdict, "3.6" in fact.advice) == (verdict, True)
-    assert told(Nvidia(), replace(CPU_BUILD, triton=""), "cpu")["Triton"].verdict is Verdict.OK
+    assert "Triton" in facts["computes on"].value
+    assert told(Nvidia(), CPU_BUILD, "auto")["Triton"].verdict is Verdict.OK
 
 
 def smi(folder, text):
@@ -180,8 +215,8 @@ def test_why_torch_has_no_gpu_is_what_it_warns_of(monkeypatch):
     monkeypatch.setattr(torch.version, "cuda", "13.0")
     monkeypatch.setattr(torch.cuda, "is_available", is_available)
     build = read_torch()
-    assert (build.cuda, build.gpus) == ("13.0", ())
-    assert "too old" in build.gpu_trouble
+    assert (build.cards.cuda, build.cards.cards) == ("13.0", ())
+    assert "too old" in build.cards.trouble
 
 
 def test_a_driver_that_makes_torch_fail_is_told(monkeypatch):
@@ -192,20 +227,4 @@ def test_a_driver_that_makes_torch_fail_is_told(monkeypatch):
 
     monkeypatch.setattr(torch.version, "cuda", "13.0")
     monkeypatch.setattr(torch.cuda, "is_available", is_available)
-    assert read_torch().gpu_trouble == "CUDA error: unknown"
-
-
-def test_gpus_are_read_from_torch(monkeypatch):
-    import torch
-
-    class Properties:
-        name, major, minor, total_memory, multi_processor_count = "H200", 9, 0, 5 * GIB, 132
-
-    monkeypatch.setattr(torch.version, "cuda", "13.0")
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
-    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: Properties)
-    monkeypatch.setattr(torch.cuda, "get_arch_list", lambda: ["sm_90"])
-    build = read_torch()
-    assert build.gpus == (TorchGpu("H200", (9, 0), 5 * GIB, 132),)
-    assert build.architectures == ("sm_90",)
+    assert read_torch().cards.trouble == "CUDA error: unknown"

@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from localpaged.config import Settings
-from localpaged.engine_factory import choose_formats
+from localpaged.fitting.formats import choose_formats
+from localpaged.fitting.room import room_on
 from localpaged.models.open_model import open_model
 from testkit.tiny_model import save_tiny_model
 
@@ -16,7 +17,8 @@ def folder(tmp_path_factory):
 
 def formats_on(monkeypatch, folder, abilities, **settings):
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: abilities)
-    return choose_formats(open_model(folder), Settings(model="tiny", **settings))
+    config = open_model(folder).config
+    return choose_formats(config, Settings(model="tiny", **settings), room_on())
 
 
 @pytest.mark.parametrize(

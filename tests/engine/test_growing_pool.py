@@ -7,8 +7,8 @@ from localpaged.config import Settings
 from localpaged.engine.block_pool import BlockPool
 from localpaged.engine.kv_storage import KVStorage
 from localpaged.engine.runner import ModelRunner
-from localpaged.engine_factory import FULL_CHATS, size_pool
 from localpaged.errors import NoRoom
+from localpaged.fitting.pool import FULL_CHATS, size_pool
 from testkit.decoders import load_decoder, make_decoder_core
 from testkit.engine_runs import make_core, make_request, run
 from testkit.fake_runner import expected_answer

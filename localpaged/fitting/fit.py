@@ -1,0 +1,117 @@
+"""Fit: what a model takes with some settings where it would be computed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from localpaged.config import Settings
+from localpaged.decoder_config import DecoderConfig
+from localpaged.engine.params import BLOCK_SIZE_TOKENS, EngineConfig
+from localpaged.fitting.formats import NumberFormats, choose_formats
+from localpaged.fitting.pool import size_pool, step_tokens_on
+from localpaged.fitting.room import Room
+from localpaged.memory_plan import (
+    MemoryPlan,
+    card_reserve_bytes,
+    card_working_bytes,
+    graph_bytes,
+    working_bytes,
+)
+
+
+class ModelSize(Protocol):
+    """What has to be known of a model; an `OpenedModel`."""
+
+    @property
+    def name(self) -> str:
+        """How it is called."""
+
+    @property
+    def config(self) -> DecoderConfig:
+        """Its shape."""
+
+    @property
+    def file_bytes(self) -> int:
+        """Bytes of its weights on disk."""
+
+    def weight_bytes(self, element_bytes: int) -> int:
+        """Bytes of its weights at so many for each number."""
+
+
+@dataclass(frozen=True, slots=True)
+class SizedModel:
+    """A ModelSize of a model that is not open."""
+
+    name: str
+    config: DecoderConfig
+    file_bytes: int
+
+    def weight_bytes(self, element_bytes: int) -> int:
+        """See ModelSize."""
+        from localpaged.models.opened_model import count_parameters
+
+        return count_parameters(self.config) * element_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """What a model takes with some settings in a room."""
+
+    room: Room
+    formats: NumberFormats
+    engine: EngineConfig
+    block_bytes: int
+    plan: MemoryPlan
+
+    @property
+    def fits(self) -> bool:
+        """Whether it would be loaded."""
+        return self.plan.fits(
+            free_bytes=self.room.free_bytes, host_free_bytes=self.room.host_free_bytes
+        )
+
+
+def fit_of(opened: ModelSize, settings: Settings, room: Room) -> Fit:
+    """Return what a model would take.
+
+    Raises ConfigError for formats and contexts that cannot be, and NoRoom when KV has no room.
+    """
+    from localpaged.engine.kv_storage import block_bytes
+
+    config = opened.config
+    formats = choose_formats(config, settings, room)
+    a_block = block_bytes(config, formats.kv, block_size=BLOCK_SIZE_TOKENS)
+    taken = fixed_plan(opened, formats, room)
+    engine = size_pool(
+        config, settings, block_bytes=a_block, room=room, taken_bytes=taken.total_bytes
+    )
+    blocks = engine.initial_blocks or engine.num_blocks
+    host_bytes = engine.host_blocks * a_block
+    plan = MemoryPlan(
+        taken.weight_bytes,
+        # beside the processor the pool's host memory is memory like any other
+        blocks * a_block + (0 if room.device.is_cuda else host_bytes),
+        taken.working_bytes,
+        taken.graph_bytes,
+        taken.reserve_bytes,
+        host_bytes if room.device.is_cuda else 0,
+    )
+    return Fit(room, formats, engine, a_block, plan)
+
+
+def fixed_plan(opened: ModelSize, formats: NumberFormats, room: Room) -> MemoryPlan:
+    """Return what a model takes besides its KV."""
+    config, step_tokens = opened.config, step_tokens_on(room.device)
+    weights = opened.weight_bytes(formats.projections.itemsize)
+    if room.device.is_cuda:
+        return MemoryPlan(
+            weights,
+            0,
+            card_working_bytes(config, step_tokens=step_tokens),
+            graph_bytes(config),
+            card_reserve_bytes(config),
+        )
+    # The 4-bit copies are the file's own numbers; the dense ones are counted at their widest.
+    copies = opened.file_bytes if formats.has_four_bit else 0
+    return MemoryPlan(weights + copies, 0, working_bytes(config, step_tokens=step_tokens))

@@ -1,0 +1,107 @@
+"""How many KV blocks a model gets: by need, within what there is."""
+
+from __future__ import annotations
+
+from localpaged.config import MIN_CONTEXT_TOKENS, Settings
+from localpaged.decoder_config import DecoderConfig
+from localpaged.devices import Device
+from localpaged.engine.params import BLOCK_SIZE_TOKENS, EngineConfig
+from localpaged.errors import ConfigError, NoRoom
+from localpaged.fitting.room import Room, room_on
+
+MAX_DRAFTS = 8
+"""Tokens a sequence may guess in one step; how many are worth it is measured."""
+
+FULL_CHATS = 8
+"""How many chats of full context the KV pool may grow to when nobody says how much."""
+SLABS_PER_CHAT = 4
+
+STEP_TOKENS = 512
+CARD_STEP_TOKENS = 2_048
+"""Tokens of one step at most: enough for matrices to be multiplied at full speed, few enough for
+answers to go on streaming."""
+
+KV_SHARE_OF_FREE_MEMORY = 0.25
+"""Of the machine's memory, which other programs want as well."""
+
+KV_SHARE_OF_CARD = 0.9
+"""Of what the plan leaves free on a card, which is there for this."""
+
+USEFUL_CONTEXT_TOKENS = 2_048
+"""A card's context is not clamped below this, and other formats are tried before it is."""
+
+
+def size_pool(
+    config: DecoderConfig,
+    settings: Settings,
+    *,
+    block_bytes: int,
+    room: Room | None = None,
+    taken_bytes: int = 0,
+) -> EngineConfig:
+    """Size the KV pool by need: one full chat at first, growing to a few, or to what was given.
+
+    A share of the free memory is a limit only, never a size; on a card it is one of what is free
+    beside `taken_bytes`. There the pool does not grow, as recorded steps know its address. A
+    context that does not fit the pool is clamped to it when it was not asked for. Raises
+    ConfigError for more than the model takes, and NoRoom with the numbers when not even the
+    smallest context fits, or not the one asked for.
+    """
+    room = room or room_on()
+    asked = settings.context_tokens
+    if asked is not None and asked > config.context_length:
+        raise ConfigError(
+            f"A context of {asked:,} tokens is too long for the model; it takes"
+            f" {config.context_length:,}.",
+            hint="Ask for less, or leave it out to have all of it.",
+        )
+    context = asked or config.context_length
+    least = USEFUL_CONTEXT_TOKENS if room.device.is_cuda else MIN_CONTEXT_TOKENS
+    smallest_context = asked or min(context, least)
+    cap_bytes = _cap_bytes(settings, room, taken_bytes)
+    num_blocks = cap_bytes // block_bytes
+    if settings.kv_memory_bytes is None:
+        num_blocks = min(FULL_CHATS * blocks_for(context), num_blocks)
+    if num_blocks < blocks_for(smallest_context):
+        needed = blocks_for(smallest_context) * block_bytes
+        raise NoRoom(
+            f"A context of {smallest_context:,} tokens needs {needed / 2**20:,.1f} MiB of KV"
+            f" memory; {cap_bytes / 2**20:,.1f} MiB are there.",
+            hint="Ask for a smaller context or give more KV memory.",
+        )
+    grows = not room.device.is_cuda
+    return EngineConfig(
+        num_blocks=num_blocks,
+        context_length=min(context, num_blocks * BLOCK_SIZE_TOKENS),
+        initial_blocks=min(blocks_for(context), num_blocks) if grows else None,
+        slab_blocks=-(-blocks_for(context) // SLABS_PER_CHAT) if grows else None,
+        step_tokens=step_tokens_on(room.device),
+        host_blocks=settings.host_memory_bytes // block_bytes,
+        max_drafts=MAX_DRAFTS,
+    )
+
+
+def step_tokens_on(device: Device) -> int:
+    """Return how many tokens a step may have."""
+    return CARD_STEP_TOKENS if device.is_cuda else STEP_TOKENS
+
+
+def blocks_for(num_tokens: int) -> int:
+    """Return how many blocks tokens take."""
+    return -(-num_tokens // BLOCK_SIZE_TOKENS)
+
+
+def _cap_bytes(settings: Settings, room: Room, taken_bytes: int) -> int:
+    given = settings.kv_memory_bytes
+    if given is None:
+        if room.device.is_cuda:
+            return max(0, int((room.free_bytes - taken_bytes) * KV_SHARE_OF_CARD))
+        return int(room.free_bytes * KV_SHARE_OF_FREE_MEMORY)
+    if given > room.total_bytes:
+        whose = "the card" if room.device.is_cuda else "the machine"
+        raise NoRoom(
+            f"{given / 2**30:,.1f} GiB of KV memory are more than {whose} has:"
+            f" {room.total_bytes / 2**30:,.1f} GiB.",
+            hint="Give less KV memory.",
+        )
+    return given

@@ -1,0 +1,174 @@
+"""Loads a model's parts onto the processor or a card; on the engine's thread."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from localpaged.config import Settings
+from localpaged.devices import Device, choose_device
+from localpaged.engine.events import LoadEvent
+from localpaged.fitting.fit import Fit
+from localpaged.fitting.pool import blocks_for
+from localpaged.models.opened_model import OpenedModel
+
+if TYPE_CHECKING:
+    import torch
+
+    from localpaged.engine.containment import Runner
+    from localpaged.engine.device import DeviceLayer
+    from localpaged.engine.kv_storage import KVStorage
+
+OnLoad = Callable[[LoadEvent], None]
+
+SIGNS_OF_A_CARD = (Path("/proc/driver/nvidia/version"), Path("/dev/dxg"))
+"""An NVIDIA driver, and that of Windows below a Linux of its own."""
+
+log = logging.getLogger(__name__)
+
+
+class Machine(Protocol):
+    """Where the devices are. Engine thread only."""
+
+    @property
+    def expects_card(self) -> bool:
+        """Whether somebody may wonder why no card is used."""
+
+    def choose(self, settings: Settings) -> Device:
+        """Return where to compute; see `choose_device`."""
+
+    def open(self, device: Device) -> DeviceLayer | None:
+        """Return the layer that works on a card; None for the processor, which needs none."""
+
+
+class ThisMachine:
+    """The machine that the program runs on."""
+
+    @property
+    def expects_card(self) -> bool:
+        """See Machine."""
+        return any(path.exists() for path in SIGNS_OF_A_CARD)
+
+    def choose(self, settings: Settings) -> Device:
+        """See Machine."""
+        return choose_device(settings)
+
+    def open(self, device: Device) -> DeviceLayer | None:
+        """See Machine."""
+        if not device.is_cuda:
+            return None
+        from localpaged.engine.device import CudaDevice
+
+        return CudaDevice(device.index)
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedParts:
+    """What a core is made of. `weight_bytes` are those that stay."""
+
+    runner: Runner
+    kv: KVStorage
+    weight_bytes: int
+
+
+def load_parts(
+    opened: OpenedModel, fit: Fit, layer: DeviceLayer | None, on_load: OnLoad
+) -> LoadedParts:
+    """Read weights and make the pool and what runs steps, on a card where there is a layer.
+
+    Raises BadModelFile when a file has changed since the model was opened.
+    """
+    state = _weights(opened, fit, layer, on_load)
+    weight_bytes = sum(tensor.nbytes for tensor in {id(t): t for t in state.values()}.values())
+    if layer is None:
+        kv, runner = _on_processor(opened, fit, state, on_load)
+    else:
+        kv, runner = _on_card(opened, fit, state, layer, on_load)
+    return LoadedParts(runner, kv, weight_bytes)
+
+
+def _weights(
+    opened: OpenedModel, fit: Fit, layer: DeviceLayer | None, on_load: OnLoad
+) -> dict[str, torch.Tensor]:
+    from localpaged.models.weights import load_state
+
+    formats = fit.formats
+    state = load_state(
+        opened,
+        dtype=formats.activations,
+        projection_dtype=formats.projections,
+        with_four_bit=formats.has_four_bit,
+        on_progress=lambda stage, done, total: on_load(LoadEvent(stage, done, total, "bytes")),
+    )
+    if layer is not None:
+        # one after the other, so that nothing is long in both memories
+        for name in list(state):
+            state[name] = state[name].to(layer.torch_device)
+    if formats.has_eight_bit:
+        from localpaged.engine.eight_bit import to_eight_bit
+
+        on_load(LoadEvent("Rounding weights to 8 bits"))
+        state = to_eight_bit(opened.config, state)
+    return state
+
+
+def _on_processor(
+    opened: OpenedModel, fit: Fit, state: dict[str, torch.Tensor], on_load: OnLoad
+) -> tuple[KVStorage, Runner]:
+    from localpaged.engine.kv_storage import KVStorage
+    from localpaged.engine.native import NativeDecoder
+    from localpaged.engine.runner import ModelRunner
+
+    on_load(LoadEvent("Allocating KV blocks", 0, fit.engine.num_blocks, "blocks"))
+    kv = KVStorage(
+        opened.config,
+        num_blocks=fit.engine.num_blocks,
+        block_size=fit.engine.block_size,
+        dtype=fit.formats.kv,
+        host_blocks=fit.engine.host_blocks,
+    )
+    decoder = NativeDecoder(opened.config, state)
+    return kv, ModelRunner(decoder, kv, padding_ids=opened.chat.padding_ids)
+
+
+def _on_card(
+    opened: OpenedModel,
+    fit: Fit,
+    state: dict[str, torch.Tensor],
+    layer: DeviceLayer,
+    on_load: OnLoad,
+) -> tuple[KVStorage, Runner]:
+    from localpaged.engine.gpu_runner import GpuRunner
+    from localpaged.engine.kv_storage import KVStorage
+    from localpaged.engine.native import NativeDecoder
+    from localpaged.engine.operators import triton_operators
+
+    operators = triton_operators()
+    on_load(LoadEvent("Allocating KV blocks", 0, fit.engine.num_blocks, "blocks"))
+    kv = KVStorage(
+        opened.config,
+        num_blocks=fit.engine.num_blocks,
+        block_size=fit.engine.block_size,
+        dtype=fit.formats.kv,
+        host_blocks=fit.engine.host_blocks,
+        device=layer.torch_device,
+        operators=operators,
+    )
+    decoder = NativeDecoder(opened.config, state, operators=operators)
+    runner = GpuRunner(
+        decoder,
+        kv,
+        layer,
+        context_blocks=blocks_for(fit.engine.context_length),
+        max_rows=fit.engine.max_running,
+        vocab_size=opened.config.vocab_size,
+        padding_ids=opened.chat.padding_ids,
+    )
+    on_load(LoadEvent("Recording a step"))
+    runner.warm_up()
+    if runner.note:
+        log.warning("Steps are not recorded as graphs: %s", runner.note)
+    return kv, runner
