@@ -2,7 +2,7 @@
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: chat setup test lint check soak bench kernels clean help
+.PHONY: chat setup test lint check soak bench kernels gpu clean help
 
 chat: setup ## open the chat
 	@$(BIN)/localpaged chat
@@ -29,6 +29,9 @@ bench: setup ## speed of the engine on this machine, as a table and JSON
 
 kernels: $(VENV)/.installed-dev ## every kernel compiled for every card, against the table; minutes
 	$(BIN)/python -W ignore benchmarks/kernel_builds.py
+
+gpu: $(VENV)/.installed ## the proof on an NVIDIA GPU, in under four minutes
+	$(BIN)/python benchmarks/gpu_check.py
 
 clean: ## remove .venv and caches; chats and models stay
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
