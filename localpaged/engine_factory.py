@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 from localpaged.config import Settings
 from localpaged.devices import Device
 from localpaged.engine.events import LoadEvent, ReadyEvent
-from localpaged.fitting.fit import Fit
 from localpaged.fitting.formats import NumberFormats
 from localpaged.fitting.nearest import require_fit
-from localpaged.fitting.room import room_on
+from localpaged.fitting.room import Room, room_on
 from localpaged.freed_memory import give_back
 from localpaged.kv_keeping import KVKeeping
 from localpaged.load_devices import Machine, ThisMachine, load_parts
+from localpaged.memory_plan import MemoryPlan
 from localpaged.models.opened_model import OpenedModel
 from localpaged.thread_waiting import wait_briefly
 
@@ -61,11 +61,12 @@ def load_core(
     layer = machine.open(device)
     opened = open_model()
     free_bytes = None if layer is None else layer.free_bytes()
+    room = room_on(device, free_bytes=free_bytes)
     fit = require_fit(
         opened,
         settings,
-        room_on(device, free_bytes=free_bytes),
-        tell=partial(_tell_plan, on_load),
+        room,
+        tell=partial(_tell_plan, on_load, room),
     )
     keeping = _keeping(opened, settings, is_deleted)
     parts = load_parts(opened, fit, layer, on_load)
@@ -102,13 +103,13 @@ def _choose(machine: Machine, settings: Settings, on_load: OnLoad) -> Device:
     return device
 
 
-def _tell_plan(on_load: OnLoad, fit: Fit) -> None:
+def _tell_plan(on_load: OnLoad, room: Room, plan: MemoryPlan) -> None:
     """Tell what loading takes before anything is allocated or refused."""
-    free_bytes = fit.room.free_bytes
-    if fit.room.device.is_cuda:
-        for purpose, num_bytes in fit.plan.parts:
+    free_bytes = room.free_bytes
+    if room.device.is_cuda:
+        for purpose, num_bytes in plan.parts:
             on_load(LoadEvent(f"Memory {purpose} of what is free", num_bytes, free_bytes, "bytes"))
-    on_load(LoadEvent("Memory needed of what is free", fit.plan.total_bytes, free_bytes, "bytes"))
+    on_load(LoadEvent("Memory needed of what is free", plan.total_bytes, free_bytes, "bytes"))
 
 
 def _computed(formats: NumberFormats, device: Device) -> str:

@@ -12,10 +12,9 @@ from localpaged.doctor.fact import Fact, note, problem
 from localpaged.doctor.machine import format_facts
 from localpaged.doctor.torch_build import TorchBuild
 from localpaged.errors import ConfigError, NoRoom
-from localpaged.fitting.fit import Fit
 from localpaged.fitting.nearest import nearest, require_fit
 from localpaged.fitting.room import Room
-from localpaged.memory_plan import gib
+from localpaged.memory_plan import MemoryPlan, gib
 from localpaged.models.catalogue import PACKAGED_MODELS, PackagedModel
 from localpaged.models.open_model import open_model
 from localpaged.models.opened_model import OpenedModel
@@ -109,19 +108,23 @@ def _digest(path: Path) -> str | None:
 
 
 def _fits(opened: OpenedModel, settings: Settings, room: Room) -> Fact:
-    told: list[Fit] = []
+    told: list[MemoryPlan] = []
     try:
         fit = require_fit(opened, settings, room, tell=told.append)
     except NoRoom as error:
         found = nearest(opened, settings, room)
-        numbers = _numbers(told[0]) if told else {}
+        numbers = _numbers(told[0], room)
         options = found.options if found else None
         return problem("memory plan", error.message, error.hint, nearest=options, **numbers)
     except ConfigError as error:
         return problem("memory plan", error.message, error.hint)
     plan = fit.plan
-    numbers = _numbers(fit)
     most_kv = fit.engine.num_blocks * fit.block_bytes
+    numbers = {
+        **_numbers(plan, room),
+        "max_kv_bytes": most_kv,
+        "context_tokens": fit.engine.context_length,
+    }
     parts = ", ".join(f"{gib(num_bytes)} {purpose}" for purpose, num_bytes in plan.parts)
     growing = f", KV growing to {gib(most_kv)}" if fit.engine.initial_blocks else ""
     text = (
@@ -135,15 +138,13 @@ def _fits(opened: OpenedModel, settings: Settings, room: Room) -> Fact:
     return Fact("memory plan", text, numbers=numbers)
 
 
-def _numbers(fit: Fit) -> dict[str, int]:
+def _numbers(plan: MemoryPlan, room: Room) -> dict[str, int]:
     return {
-        "weight_bytes": fit.plan.weight_bytes,
-        "kv_bytes": fit.plan.kv_bytes,
-        "max_kv_bytes": fit.engine.num_blocks * fit.block_bytes,
-        "working_bytes": fit.plan.working_bytes,
-        "graph_bytes": fit.plan.graph_bytes,
-        "reserve_bytes": fit.plan.reserve_bytes,
-        "total_bytes": fit.plan.total_bytes,
-        "free_bytes": fit.room.free_bytes,
-        "context_tokens": fit.engine.context_length,
+        "weight_bytes": plan.weight_bytes,
+        "kv_bytes": plan.kv_bytes,
+        "working_bytes": plan.working_bytes,
+        "graph_bytes": plan.graph_bytes,
+        "reserve_bytes": plan.reserve_bytes,
+        "total_bytes": plan.total_bytes,
+        "free_bytes": room.free_bytes,
     }

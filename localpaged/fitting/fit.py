@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from localpaged.config import Settings
 from localpaged.decoder_config import DecoderConfig
 from localpaged.engine.params import BLOCK_SIZE_TOKENS, EngineConfig
 from localpaged.fitting.formats import NumberFormats, choose_formats
-from localpaged.fitting.pool import size_pool, step_tokens_on
+from localpaged.fitting.pool import blocks_for, size_pool, smallest_context, step_tokens_on
 from localpaged.fitting.room import Room
 from localpaged.memory_plan import (
     MemoryPlan,
@@ -67,9 +67,7 @@ class Fit:
     @property
     def fits(self) -> bool:
         """Whether it would be loaded."""
-        return self.plan.fits(
-            free_bytes=self.room.free_bytes, host_free_bytes=self.room.host_free_bytes
-        )
+        return self.room.holds(self.plan)
 
 
 def fit_of(opened: ModelSize, settings: Settings, room: Room) -> Fit:
@@ -98,6 +96,16 @@ def fit_of(opened: ModelSize, settings: Settings, room: Room) -> Fit:
         host_bytes if room.device.is_cuda else 0,
     )
     return Fit(room, formats, engine, a_block, plan)
+
+
+def least_plan(opened: ModelSize, settings: Settings, room: Room) -> MemoryPlan:
+    """Return what a model takes with the smallest pool that the settings allow."""
+    from localpaged.engine.kv_storage import block_bytes
+
+    formats = choose_formats(opened.config, settings, room)
+    tokens = smallest_context(opened.config, settings, room.device)
+    a_block = block_bytes(opened.config, formats.kv, block_size=BLOCK_SIZE_TOKENS)
+    return replace(fixed_plan(opened, formats, room), kv_bytes=blocks_for(tokens) * a_block)
 
 
 def fixed_plan(opened: ModelSize, formats: NumberFormats, room: Room) -> MemoryPlan:

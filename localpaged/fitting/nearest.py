@@ -9,11 +9,11 @@ from typing import Any
 from localpaged.config import MIN_CONTEXT_TOKENS, Settings
 from localpaged.engine.params import BLOCK_SIZE_TOKENS
 from localpaged.errors import ConfigError, NoRoom
-from localpaged.fitting.fit import Fit, ModelSize, fit_of, fixed_plan
+from localpaged.fitting.fit import Fit, ModelSize, fit_of, fixed_plan, least_plan
 from localpaged.fitting.formats import choose_formats
 from localpaged.fitting.pool import USEFUL_CONTEXT_TOKENS
 from localpaged.fitting.room import Room
-from localpaged.memory_plan import gib
+from localpaged.memory_plan import MemoryPlan, gib
 
 ROUNDINGS = ((8_192, 1_024), (1_024, 256))
 """From how many tokens on a context is told in multiples of what: free memory moves a little."""
@@ -32,9 +32,9 @@ def require_fit(
     settings: Settings,
     room: Room,
     *,
-    tell: Callable[[Fit], None] = lambda fit: None,
+    tell: Callable[[MemoryPlan], None] = lambda plan: None,
 ) -> Fit:
-    """Return what a model takes, after `tell` was told.
+    """Return what a model takes, after its plan was told to `tell`.
 
     Raises NoRoom, with numbers and what would fit, when it does not fit, and ConfigError for what
     no memory makes possible.
@@ -42,17 +42,25 @@ def require_fit(
     try:
         fit = fit_of(opened, settings, room)
     except NoRoom as error:
+        # where not even the least fits its numbers say more than those of KV alone
+        plan = least_plan(opened, settings, room)
+        tell(plan)
+        _check(plan, opened, settings, room)
         raise NoRoom(error.message, hint=advice(opened, settings, room)) from None
-    tell(fit)
-    if not fit.fits:
-        fit.plan.check(
+    tell(fit.plan)
+    _check(fit.plan, opened, settings, room)
+    return fit
+
+
+def _check(plan: MemoryPlan, opened: ModelSize, settings: Settings, room: Room) -> None:
+    if not room.holds(plan):
+        plan.check(
             opened.name,
             free_bytes=room.free_bytes,
             host_free_bytes=room.host_free_bytes,
             where=room.device.title if room.device.is_cuda else "",
             hint=advice(opened, settings, room),
         )
-    return fit
 
 
 def advice(opened: ModelSize, settings: Settings, room: Room) -> str:
@@ -119,6 +127,8 @@ def _longest(
     """Return the settings with the longest context that fits, None when not even `floor` does."""
     if _does_fit(opened, settings, room, floor):
         return settings
+    if floor < MIN_CONTEXT_TOKENS:
+        return None  # all that the model has is less than can be asked for
     if not _does_fit(opened, replace(settings, context_tokens=floor), room, floor):
         return None
     low, high = floor, largest + 1

@@ -56,16 +56,15 @@ def size_pool(
             hint="Ask for less, or leave it out to have all of it.",
         )
     context = asked or config.context_length
-    least = USEFUL_CONTEXT_TOKENS if room.device.is_cuda else MIN_CONTEXT_TOKENS
-    smallest_context = asked or min(context, least)
+    smallest = smallest_context(config, settings, room.device)
     cap_bytes = _cap_bytes(settings, room, taken_bytes)
     num_blocks = cap_bytes // block_bytes
     if settings.kv_memory_bytes is None:
         num_blocks = min(FULL_CHATS * blocks_for(context), num_blocks)
-    if num_blocks < blocks_for(smallest_context):
-        needed = blocks_for(smallest_context) * block_bytes
+    if num_blocks < blocks_for(smallest):
+        needed = blocks_for(smallest) * block_bytes
         raise NoRoom(
-            f"A context of {smallest_context:,} tokens needs {needed / 2**20:,.1f} MiB of KV"
+            f"A context of {smallest:,} tokens needs {needed / 2**20:,.1f} MiB of KV"
             f" memory; {cap_bytes / 2**20:,.1f} MiB are there.",
             hint="Ask for a smaller context or give more KV memory.",
         )
@@ -79,6 +78,12 @@ def size_pool(
         host_blocks=settings.host_memory_bytes // block_bytes,
         max_drafts=MAX_DRAFTS,
     )
+
+
+def smallest_context(config: DecoderConfig, settings: Settings, device: Device) -> int:
+    """Return the tokens that a context has at least: those asked for, or enough to be of use."""
+    least = USEFUL_CONTEXT_TOKENS if device.is_cuda else MIN_CONTEXT_TOKENS
+    return settings.context_tokens or min(config.context_length, least)
 
 
 def step_tokens_on(device: Device) -> int:

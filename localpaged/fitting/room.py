@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import psutil
 
 from localpaged.devices import Device
+from localpaged.memory_plan import MemoryPlan
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +19,10 @@ class Room:
     free_bytes: int
     host_total_bytes: int
     host_free_bytes: int
+
+    def holds(self, plan: MemoryPlan) -> bool:
+        """Whether all of a plan is free."""
+        return plan.fits(free_bytes=self.free_bytes, host_free_bytes=self.host_free_bytes)
 
     def of_processor(self) -> Room:
         """Return what there would be if the processor computed."""

@@ -1,0 +1,236 @@
+"""A model that does not fit is refused with the nearest setting that does, and that one does."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import click
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from localpaged.cli.options import memory_options, settings_from
+from localpaged.config import Settings
+from localpaged.config_file import ConfigFile
+from localpaged.decoder_config import DecoderConfig
+from localpaged.devices import Device
+from localpaged.errors import ConfigError, NoRoom
+from localpaged.fitting.fit import SizedModel, fit_of
+from localpaged.fitting.nearest import nearest, require_fit
+from localpaged.fitting.pool import FULL_CHATS, KV_SHARE_OF_CARD, blocks_for
+from localpaged.fitting.room import Room
+
+GIB, MIB = 2**30, 2**20
+QWEN3_4B = DecoderConfig(
+    "qwen3",
+    151_936,
+    2_560,
+    9_728,
+    36,
+    32,
+    8,
+    128,
+    40_960,
+    1e-6,
+    1e6,
+    has_qk_norm=True,
+    is_tied=True,
+)
+BIG = SizedModel("qwen3-4b", QWEN3_4B, 2 * GIB)
+RTX = Device("cuda", 0, "RTX 4090", (8, 9), 24 * GIB, 0)
+
+
+@click.command()
+@memory_options
+def command(**options):
+    """Options as a user writes them."""
+
+
+def written(options):
+    """Return the settings of options that were written on the command line."""
+    context = command.make_context("localpaged", options.split())
+    return settings_from(context.params, ConfigFile(Path("none")))
+
+
+def card(free_gib, *, host_gib=8):
+    return Room(RTX, 24 * GIB, int(free_gib * GIB), 64 * GIB, int(host_gib * GIB))
+
+
+def processor(free_gib):
+    free = int(free_gib * GIB)
+    return Room(Device(), 64 * GIB, free, 64 * GIB, free)
+
+
+def follow(asked, suggestion):
+    """Return the settings that a user makes who follows a suggestion: it is read as it is told."""
+    taken = re.findall(r"\bno (--[a-z-]+)", suggestion)
+    changes = re.sub(r"(and )?\bno --[a-z-]+", "", suggestion).split()
+    left_out = {"--kv-memory": "kv_memory_bytes", "--host-memory": "host_memory_bytes"}
+    defaults = Settings(asked.model)
+    for name in taken:
+        asked = replace(asked, **{left_out[name]: getattr(defaults, left_out[name])})
+    read = written(" ".join(changes))
+    fields = {
+        "--context": "context_tokens",
+        "--dtype": "dtype",
+        "--kv-dtype": "kv_dtype",
+        "--device": "device",
+    }
+    for word in changes[::2]:
+        asked = replace(asked, **{fields[word]: getattr(read, fields[word])})
+    return asked
+
+
+def test_a_suggestion_is_read_as_it_is_told():
+    asked = Settings("m", kv_memory_bytes=GIB, host_memory_bytes=MIB, dtype="float32")
+    plain = Settings("m")
+    both = "no --kv-memory and no --host-memory"
+    assert follow(asked, both) == replace(plain, dtype="float32")
+    assert follow(asked, f"--context 64 {both}") == replace(
+        plain, dtype="float32", context_tokens=64
+    )
+    assert follow(plain, "--device cpu --dtype auto --kv-dtype int8") == replace(
+        plain, device="cpu", kv_dtype="int8"
+    )
+
+
+def test_on_a_card_the_plan_has_all_its_parts_and_what_is_left_is_kv():
+    fit = require_fit(BIG, Settings("m"), card(20))
+    plan = fit.plan
+    assert dict(plan.parts) == {
+        "for weights": plan.weight_bytes,
+        "for KV": plan.kv_bytes,
+        "to compute": plan.working_bytes,
+        "for graphs": plan.graph_bytes,
+        "in reserve": plan.reserve_bytes,
+    }
+    assert plan.weight_bytes == BIG.weight_bytes(2)
+    left = 20 * GIB - (plan.total_bytes - plan.kv_bytes)
+    assert plan.kv_bytes == pytest.approx(left * KV_SHARE_OF_CARD, rel=0.01)
+    assert fit.engine.initial_blocks is None  # recorded steps know the pool's address
+    assert fit.engine.context_length == 40_960
+    plenty = require_fit(BIG, Settings("m"), replace(card(20), free_bytes=200 * GIB))
+    assert plenty.engine.num_blocks == FULL_CHATS * blocks_for(40_960)
+
+
+def test_formats_of_a_card_are_16_bits_unless_others_are_asked_for():
+    def of(**asked):
+        formats = require_fit(BIG, Settings("m", **asked), card(23)).formats
+        return formats.activations, formats.projections, formats.kv
+
+    assert set(of()) == {torch.bfloat16}
+    assert set(of(dtype="float16")) == {torch.float16}
+    assert of(kv_dtype="int8") == (torch.bfloat16, torch.bfloat16, torch.int8)
+    assert set(of(dtype="float32")) == {torch.float32}
+
+
+@pytest.mark.parametrize("asked", [{"dtype": "float16"}, {"kv_dtype": "float16"}])
+def test_what_only_a_card_computes_in_is_refused_on_the_processor(asked):
+    with pytest.raises(ConfigError, match=r"float16 is for CUDA cards"):
+        require_fit(BIG, Settings("m", **asked), processor(60))
+
+
+@pytest.mark.parametrize(
+    ("room", "asked", "options"),
+    [
+        (card(13), {"context_tokens": 40_960}, "--context 25600"),
+        (card(9.2), {}, "--kv-dtype int8"),
+        (card(9.05), {}, "--context 512"),
+        (card(15), {"dtype": "float32"}, "--dtype auto"),
+        (card(20), {"kv_memory_bytes": 16 * GIB}, "no --kv-memory"),
+        (card(20, host_gib=1), {"host_memory_bytes": 2 * GIB}, "no --host-memory"),
+        (card(4, host_gib=40), {}, "--device cpu"),
+        (card(4, host_gib=40), {"dtype": "float16"}, "--device cpu --dtype auto"),
+        (processor(20), {"context_tokens": 40_960}, "--context 35840"),
+    ],
+)
+def test_the_nearest_setting_changes_as_little_as_can_be(monkeypatch, room, asked, options):
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"amx_bf16": True})
+    asked = Settings("m", **asked)
+    with pytest.raises(NoRoom) as refused:
+        require_fit(BIG, asked, room)
+    assert refused.value.hint == f"It fits with {options}."
+
+
+@pytest.mark.parametrize("room", [card(4, host_gib=4), processor(4)])
+def test_where_nothing_fits_the_weights_are_told(room):
+    with pytest.raises(NoRoom) as refused:
+        require_fit(BIG, Settings("m"), room)
+    weights = f"{BIG.weight_bytes(2) / GIB:.2f} GiB"
+    assert f"No setting fits: the weights alone need {weights}" in refused.value.hint
+
+
+def test_what_is_needed_is_told_before_it_is_refused():
+    told = []
+    with pytest.raises(NoRoom, match=r"on cuda:0 \(RTX 4090\): .* for graphs, .* are free"):
+        require_fit(BIG, Settings("m", kv_memory_bytes=16 * GIB), card(20), tell=told.append)
+    assert told[0].kv_bytes == pytest.approx(16 * GIB, rel=0.01)
+
+
+SIZES = st.integers(0, 48 * GIB)
+
+
+@st.composite
+def models(draw):
+    dim, heads = draw(st.sampled_from([16, 64, 128])), draw(st.integers(1, 8))
+    config = DecoderConfig(
+        "llama",
+        vocab_size=draw(st.integers(256, 200_000)),
+        hidden_size=16 * draw(st.integers(1, 512)),
+        intermediate_size=16 * draw(st.integers(1, 1_024)),
+        num_layers=draw(st.integers(1, 80)),
+        num_heads=heads * draw(st.integers(1, 8)),
+        num_kv_heads=heads,
+        head_dim=dim,
+        context_length=draw(st.integers(32, 140_000)),
+        rms_norm_eps=1e-5,
+        rope_theta=1e4,
+        is_tied=draw(st.booleans()),
+    )
+    return SizedModel("m", config, draw(SIZES) // 4)
+
+
+@st.composite
+def rooms(draw):
+    host_free, free = draw(SIZES), draw(SIZES)
+    if draw(st.booleans()):
+        return Room(RTX, 48 * GIB, free, 64 * GIB, host_free)
+    return Room(Device(), 64 * GIB, host_free, 64 * GIB, host_free)
+
+
+@st.composite
+def wishes(draw, context_length):
+    is_short = context_length < 64
+    context = None if is_short else draw(st.none() | st.integers(64, context_length))
+    return Settings(
+        "m",
+        dtype=draw(st.sampled_from(["auto", "float32", "bfloat16"])),
+        kv_dtype=draw(st.sampled_from(["auto", "float32", "int8"])),
+        context_tokens=context,
+        kv_memory_bytes=draw(st.none() | st.integers(MIB, 64 * GIB)),
+        host_memory_bytes=draw(st.just(0) | st.integers(0, GIB)),
+    )
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.data())
+def test_whatever_the_numbers_a_suggestion_passes_the_plan_as_it_is_written(data):
+    model, room = data.draw(models()), data.draw(rooms())
+    asked = data.draw(wishes(model.config.context_length))
+    try:
+        require_fit(model, asked, room)
+        return
+    except NoRoom as error:
+        hint = error.hint
+    found = nearest(model, asked, room)
+    if found is None:
+        assert "No setting fits" in hint
+        return
+    assert found.options in hint
+    followed = follow(asked, found.options)
+    assert followed == found.settings
+    there = room.of_processor() if followed.device == "cpu" else room
+    assert fit_of(model, followed, there).fits
