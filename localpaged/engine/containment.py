@@ -33,6 +33,11 @@ def run_contained(runner: Runner, plan: StepPlan) -> StepResult:
         return runner.run(plan)
     except Exception:  # whatever breaks a step must not take the engine down
         log.exception("a step of %d rows and %d tokens failed", len(plan.rows), plan.num_tokens)
+    return run_apart(runner, plan)
+
+
+def run_apart(runner: Runner, plan: StepPlan) -> StepResult:
+    """Run the rows of a plan that failed one by one; mark the ones that fail."""
     rows = tuple(_run_alone(runner, row, plan) for row in plan.rows)
     return StepResult(rows, has_swapped_out=not plan.swap_outs)
 

@@ -12,7 +12,7 @@ from localpaged.engine.admission import check_request
 from localpaged.engine.answer import Answer, Vocabulary
 from localpaged.engine.beam_group import BeamGroup
 from localpaged.engine.beam_search import BeamSearch
-from localpaged.engine.containment import Runner, grammar_failed, run_contained, step_failed
+from localpaged.engine.containment import Runner, grammar_failed, step_failed
 from localpaged.engine.events import (
     Event,
     FailEvent,
@@ -30,6 +30,7 @@ from localpaged.engine.inspector import block_tokens, inspect, pin_view
 from localpaged.engine.live_request import LiveRequest
 from localpaged.engine.metrics import Metrics, take_snapshot
 from localpaged.engine.params import EngineConfig, Request, RequestId
+from localpaged.engine.pilot import Pilot
 from localpaged.engine.scheduler import Scheduler
 from localpaged.engine.sequence import Sequence
 from localpaged.engine.snapshot import EngineSnapshot
@@ -61,7 +62,7 @@ class EngineCore:
     ) -> None:
         self.config = config
         self.scheduler = Scheduler(config, clock=clock)
-        self._runner = runner
+        self._pilot = Pilot(self.scheduler, runner, clock=lambda: self._clock())
         self._vocabulary = vocabulary
         compiler = GrammarCompiler(vocabulary.token_bytes, eos_ids=vocabulary.eos_ids)
         self._grammars = GrammarDesk(compiler)
@@ -198,16 +199,14 @@ class EngineCore:
     def step(self) -> list[Event]:
         """Plan, run and commit one forward pass; return what happened."""
         events = self._take_grammars()
-        plan = self.scheduler.plan()
-        if plan is None:
+        step = self._pilot.step()
+        if step is None:
             return events
-        started_s = self._clock()
-        result = run_contained(self._runner, plan)
-        now_s = self._clock()
+        plan, result = step.plan, step.result
         held_blocks = self.scheduler.kv.pool.num_held
-        self._metrics.count_plan(plan, seconds=now_s - started_s, held_blocks=held_blocks)
-        self.scheduler.learn(plan, seconds=now_s - started_s, swap_s=result.swap_s)
-        return [*events, *self._commit(plan, result, now_s)]
+        self._metrics.count_plan(plan, seconds=step.seconds, held_blocks=held_blocks)
+        self.scheduler.learn(plan, seconds=step.seconds, swap_s=result.swap_s)
+        return [*events, *self._commit(plan, result, step.ended_s)]
 
     def snapshot(self) -> EngineSnapshot:
         """Return a picture of now."""

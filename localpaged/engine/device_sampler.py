@@ -63,14 +63,6 @@ class Decided:
     finish: Callable[[Host], list[RowResult]]
 
 
-def is_plain(row: PlannedRow) -> bool:
-    """Return whether the kernel alone decides what follows a row."""
-    sampling = row.sampling
-    is_untouched = not (row.history or row.barred_ids or sampling.logit_bias)
-    is_one_draw = len(row.draws) == 1 and not row.num_drafts
-    return is_untouched and is_one_draw and row.allowed is None and sampling.logprobs is None
-
-
 def read_plain(
     rows: Sequence[PlannedRow], tokens: np.ndarray, sound: np.ndarray
 ) -> list[RowResult]:

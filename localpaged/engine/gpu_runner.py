@@ -13,7 +13,6 @@ from localpaged.engine.device_sampler import (
     Decided,
     DeviceSampler,
     DrawKernel,
-    is_plain,
     read_plain,
     triton_draws,
 )
@@ -91,7 +90,11 @@ class GpuRunner:
         self._device = device
         self._has_graphs = has_graphs
         self._static = StaticBatch(
-            device, max_rows=max_rows, table_width=context_blocks, block_size=kv.block_size
+            device,
+            max_rows=max_rows,
+            table_width=context_blocks,
+            block_size=kv.block_size,
+            vocab_size=vocab_size,
         )
         self._sides = Sides(device)
         self._sampler = DeviceSampler(device.torch_device, padding_ids=padding_ids, draw=draw)
@@ -156,7 +159,7 @@ class GpuRunner:
         static.upload(side, rows, count=size, places=places)
         self._graphs.run(size)
         own: Mapping[SequenceId, int] = {}
-        if all(is_plain(row) for row in rows):
+        if all(row.is_plain for row in rows):
             layout, piece = static.results_layout, static.results
             own = {row.sequence_id: i for i, row in enumerate(rows)}
 
@@ -221,7 +224,7 @@ class GpuRunner:
 
     def _keep_draws(self, plan: StepPlan, decided: Decided) -> Mapping[SequenceId, int]:
         """Leave tokens where the next step may look for them; tell where each sequence's is."""
-        if not all(is_plain(row) for row in plan.rows) or len(plan.rows) > self._static.max_rows:
+        if not all(row.is_plain for row in plan.rows) or len(plan.rows) > self._static.max_rows:
             return {}
         tokens = decided.tensors["tokens"]
         self._static.tokens[: len(tokens)].copy_(tokens)

@@ -49,6 +49,11 @@ class HostTier:
         """Slots with a block in them or on its way."""
         return len(self._entries)
 
+    @property
+    def has_moves(self) -> bool:
+        """Whether the next step has to copy blocks to host memory before it writes any."""
+        return bool(self._pending)
+
     def match(self, keys: Sequence[BlockKey], start: int) -> list[int]:
         """Return the slots that continue the first `start` blocks of `keys`; they become recent."""
         if not self._entries:

@@ -184,9 +184,9 @@ class KVManager:
         sequence.num_published = num_full
         self._complete_pins(keys, canonical)
 
-    def trim(self, sequence: Sequence) -> None:
-        """Give back blocks beyond the computed tokens, after a step that was planned but failed."""
-        needed = -(-sequence.num_computed // self.block_size)
+    def trim(self, sequence: Sequence, *, num_planned: int = 0) -> None:
+        """Give back blocks beyond the computed and the planned tokens: more were planned before."""
+        needed = -(-(sequence.num_computed + num_planned) // self.block_size)
         while len(sequence.block_table) > needed:
             self.pool.release(sequence.block_table.pop())
 
@@ -204,6 +204,7 @@ class KVManager:
         sequence.block_table.clear()
         sequence.num_computed = 0
         sequence.num_published = 0
+        sequence.num_ahead = 0
         if sequence.has_failed:
             self.host.discard(keys)
             for block in self.tree.discard(keys, self._is_unused):

@@ -120,7 +120,7 @@ class Scheduler:
         """Decide the next step, or return None when nothing waits or runs."""
         rows: dict[SequenceId, PlannedRow] = {}
         num_preempted = self.num_preemptions
-        price = self._draft_price()
+        price = self.draft_price()
         for sequence in [s for s in self.running if s.num_todo == 1 and not s.is_paused]:
             self._plan_row(sequence, 1, rows, draft_price=price)
         budget = self.config.step_tokens - len(rows)
@@ -270,7 +270,13 @@ class Scheduler:
         sequence.transition(Status.RUNNING)
         return True
 
-    def _draft_price(self) -> float | None:
+    @property
+    def is_host_needed(self) -> bool:
+        """Whether the next step may let somebody in, or moves blocks to host memory."""
+        has_place = len(self.running) < self.config.max_running
+        return (has_place and bool(self._admissible())) or self.kv.host.has_moves
+
+    def draft_price(self) -> float | None:
         """What a draft costs in tokens; None where drafts would take room from others."""
         is_reading = any(s.num_todo > 1 and not s.is_paused for s in self.running)
         if self.config.max_drafts == 0 or is_reading or self._admissible():
@@ -281,13 +287,8 @@ class Scheduler:
         """Guess what follows a decoding sequence and make room for it, where that is worth it."""
         if price is None or not sequence.may_draft or sequence.status is not Status.RUNNING:
             return ()
-        room = self.config.context_length - len(sequence.tokens)
-        max_tokens = sequence.request.sampling.max_tokens
-        if max_tokens is not None:
-            room = min(room, max_tokens - sequence.num_generated)
-        # The step's own token is one of them; nobody shall lose blocks to a guess.
-        limit = min(self.config.max_drafts, room - 1)
-        drafts = sequence.drafter.propose(sequence.tokens, limit=limit, price=price)
+        drafts = sequence.guess(price, self.config)
+        # Nobody shall lose blocks to a guess.
         end = sequence.num_computed + 1 + len(drafts)
         missing = -(-end // self.kv.block_size) - len(sequence.block_table)
         if not drafts or missing > self.kv.num_available - len(self.running):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 
 from localpaged.engine.grammar import Matcher
-from localpaged.engine.params import Request
+from localpaged.engine.params import EngineConfig, Request
 from localpaged.engine.prefix_tree import BlockKey
 from localpaged.engine.speculate import Drafter
 from localpaged.engine.step_plan import BlockCopy, BlockMove, SequenceId
@@ -34,7 +34,8 @@ class Sequence:
     first `num_published` blocks are known to the prefix tree. `num_candidates` > 0 marks a beam;
     `is_paused`, that a beam has all it needs until its siblings are as far, or that a grammar is
     still being made. A token of `end_ids` ends the answer. The log probabilities of `num_scored`
-    prompt tokens behind the first are told, or not asked for.
+    prompt tokens behind the first are told, or not asked for. `num_ahead` steps that were launched
+    and are not committed compute a token of it each, for which the block table has room.
     """
 
     def __init__(
@@ -61,6 +62,7 @@ class Sequence:
         self.num_prompt = len(self.tokens)
         self.num_computed = 0
         self.num_published = 0
+        self.num_ahead = 0
         # the first token that is told follows one that must be computed
         self.num_scored = max(0, request.prompt_logprobs_from - 1)
         self.num_cached_at_start: int | None = None
@@ -103,6 +105,16 @@ class Sequence:
     def num_generated(self) -> int:
         """Tokens of the answer so far."""
         return len(self.tokens) - self.num_prompt
+
+    def guess(self, price: float, config: EngineConfig) -> tuple[int, ...]:
+        """Return what may follow while decoding, as far as it is worth `price` tokens each."""
+        room = config.context_length - len(self.tokens)
+        max_tokens = self.request.sampling.max_tokens
+        if max_tokens is not None:
+            room = min(room, max_tokens - self.num_generated)
+        # The step's own token is one of them.
+        limit = min(config.max_drafts, room - 1)
+        return self.drafter.propose(self.tokens, limit=limit, price=price)
 
     def begin_grammar(self, matcher: Matcher) -> None:
         """Follow a grammar from its start; what waited for it may run."""
@@ -152,7 +164,7 @@ class Sequence:
         size = self._block_size
         assert 0 <= self.num_published * size <= self.num_computed <= len(self.tokens)
         if self.status is Status.RUNNING:
-            assert len(self.block_table) == -(-self.num_computed // size)
+            assert len(self.block_table) == -(-(self.num_computed + self.num_ahead) // size)
         else:
-            assert not self.block_table
+            assert not self.block_table and not self.num_ahead
             assert self.pending_copy is None and not self.swap_ins

@@ -40,12 +40,19 @@ class StaticBatch:
     """
 
     def __init__(
-        self, device: DeviceLayer, *, max_rows: int, table_width: int, block_size: int
+        self,
+        device: DeviceLayer,
+        *,
+        max_rows: int,
+        table_width: int,
+        block_size: int,
+        vocab_size: int,
     ) -> None:
         self.max_rows = max_rows
         self._device = device
         self._width = table_width
         self._block_size = block_size
+        self._vocab_size = vocab_size
         where = device.torch_device
         self._piece = torch.zeros(self._layout(max_rows).num_bytes, dtype=torch.uint8, device=where)
         self.results_layout = Layout(
@@ -77,6 +84,8 @@ class StaticBatch:
         fields = self.inputs(count).fields
         places = fields["places"]
         drawn = self.tokens.index_select(0, places.clamp(min=0))
+        # What a row drew whose logits are not sound is any number, and nobody's answer.
+        drawn = drawn.clamp(0, self._vocab_size - 1)
         return Batch(
             token_ids=torch.where(places >= 0, drawn, fields["token_ids"]),
             positions=fields["positions"],

@@ -92,6 +92,14 @@ class PlannedRow:
         return 1 + self.num_drafts if self.needs_logits else 0
 
     @property
+    def is_plain(self) -> bool:
+        """Whether the row is one token and what follows it is one draw from its logits alone."""
+        sampling = self.sampling
+        is_untouched = not (self.history or self.barred_ids or sampling.logit_bias)
+        is_decode = len(self.token_ids) == len(self.draws) == 1 and self.prompt_scores is None
+        return is_decode and is_untouched and self.allowed is None and sampling.logprobs is None
+
+    @property
     def drafts(self) -> tuple[int, ...]:
         """The guesses among `token_ids`."""
         return self.token_ids[len(self.token_ids) - self.num_drafts :]

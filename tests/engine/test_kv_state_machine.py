@@ -5,7 +5,10 @@
 
 from hypothesis import settings
 
-from testkit.kv_machine import KVMachine
+from testkit.kv_machine import FlyingKVMachine, KVMachine
 
 TestKVMachine = KVMachine.TestCase
 TestKVMachine.settings = settings(max_examples=70, stateful_step_count=50, deadline=None)
+
+TestFlyingKVMachine = FlyingKVMachine.TestCase
+TestFlyingKVMachine.settings = settings(max_examples=50, stateful_step_count=50, deadline=None)

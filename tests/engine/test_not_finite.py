@@ -80,7 +80,7 @@ def test_a_copied_block_does_not_bring_what_is_not_finite(decoder):
     first = run(core, [make_request("a", [*prompt, *range(60, 90)])])["a"]
     assert first.fail is None
     second_block = core.scheduler.kv.tree.match([tuple(prompt[:16])], prompt[16:]).partial.block
-    for layer in core._runner._kv.layers:
+    for layer in core._pilot._runner._kv.layers:
         layer.numbers[second_block, 3:] = float("nan")
     # Two at once: only decodes side by side read behind their ends.
     outcomes = run(core, [make_request("b", [*prompt, 8]), make_request("c", [1, 2, 3])])

@@ -11,20 +11,25 @@ import pytest
 import torch
 
 from localpaged.engine.answer import Vocabulary
+from localpaged.engine.containment import Runner
 from localpaged.engine.core import EngineCore
 from localpaged.engine.eight_bit import to_eight_bit
 from localpaged.engine.kv_storage import KVStorage
 from localpaged.engine.native import NativeDecoder
+from localpaged.engine.operators import Operators
 from localpaged.engine.params import EngineConfig
 from localpaged.engine.runner import ModelRunner
 from localpaged.models.open_model import open_model
 from localpaged.models.weights import load_state
 
 
-def load_decoder(path: Path, *, dtype: torch.dtype = torch.float32) -> tuple[NativeDecoder, Any]:
+def load_decoder(
+    path: Path, *, dtype: torch.dtype = torch.float32, operators: Operators | None = None
+) -> tuple[NativeDecoder, Any]:
     """Return the native decoder of the model at `path` and the opened model."""
     opened = open_model(path)
-    return NativeDecoder(opened.config, load_state(opened, dtype=dtype)), opened
+    state = load_state(opened, dtype=dtype)
+    return NativeDecoder(opened.config, state, operators=operators), opened
 
 
 def load_eight_bit(path: Path) -> tuple[NativeDecoder, Any]:
@@ -47,11 +52,13 @@ def make_decoder_core(
     eos_ids: frozenset[int] = frozenset(),
     kv_dtype: torch.dtype = torch.float32,
     make_core: Callable[..., EngineCore] | None = None,
+    make_runner: Callable[[KVStorage], Runner] | None = None,
     **config: Any,
 ) -> EngineCore:
     """Return a core whose KV memory starts out loud: stale reads show in the tokens.
 
-    `make_core` is given the KV storage as `store`, too.
+    `make_core` is given the KV storage as `store`, too. `make_runner` makes another runner than
+    the CPU's.
     """
     kv = KVStorage(
         decoder.config,
@@ -59,6 +66,7 @@ def make_decoder_core(
         block_size=16,
         dtype=kv_dtype,
         host_blocks=config.get("host_blocks", 0),
+        operators=decoder.operators,
     )
     kv.poison()
     return (EngineCore if make_core is None else partial(make_core, store=kv))(
@@ -67,6 +75,6 @@ def make_decoder_core(
             context_length=min(decoder.config.context_length, num_blocks * 16),
             **config,
         ),
-        ModelRunner(decoder, kv),
+        ModelRunner(decoder, kv) if make_runner is None else make_runner(kv),
         Vocabulary(token_bytes or (b"x",) * decoder.config.vocab_size, eos_ids),
     )

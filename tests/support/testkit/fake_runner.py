@@ -12,7 +12,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from localpaged.engine.block_pool import NUM_RESERVED_BLOCKS
-from localpaged.engine.step_plan import Candidate, PlannedRow, RowResult, StepPlan, StepResult
+from localpaged.engine.step_plan import (
+    UNKNOWN_TOKEN,
+    Candidate,
+    PlannedRow,
+    RowResult,
+    SequenceId,
+    StepPlan,
+    StepResult,
+)
 
 VOCAB_SIZE = 256
 BEAM_VOCAB_SIZE = 24
@@ -84,6 +92,10 @@ class FakeRunner:
 
     def run(self, plan: StepPlan) -> StepResult:
         self._before_run(plan)
+        return self.compute(plan)
+
+    def compute(self, plan: StepPlan) -> StepResult:
+        """Do what the plan says."""
         self.plans.append(plan)
         size = self._block_size
         self._swap(plan)
@@ -135,3 +147,53 @@ class FakeRunner:
         size = self._block_size
         history = [self._slots[b * size + offset] for b in block_table for offset in range(size)]
         return history[:num_tokens]
+
+
+class FakeFlight:
+    """A step of a FlyingFakeRunner; what breaks while it runs is raised when it is waited for."""
+
+    def __init__(self, plan: StepPlan, outcome: StepResult | Exception) -> None:
+        self._plan, self._outcome = plan, outcome
+
+    def wait(self) -> StepResult:
+        if isinstance(self._outcome, Exception):
+            raise self._outcome
+        return self._outcome
+
+    def token_of(self, sequence_id: SequenceId) -> int:
+        """Return what a sequence drew; a device has some number there, whatever went wrong."""
+        if isinstance(self._outcome, Exception):
+            return 0
+        results = zip(self._plan.rows, self._outcome.rows, strict=True)
+        drawn = next(r for row, r in results if row.sequence_id == sequence_id)
+        assert drawn is not None
+        return drawn.token_ids[0] if drawn.token_ids else 0
+
+
+class FlyingFakeRunner(FakeRunner):
+    """Implements FlyingRunner: a launched step is done at once, and nobody knows.
+
+    `before_run` breaks the launch, `after_run` the step under way. `num_ahead` counts the steps
+    that were launched before the one before them was waited for.
+    """
+
+    num_ahead = 0
+
+    def run(self, plan: StepPlan) -> StepResult:
+        assert all(UNKNOWN_TOKEN not in row.token_ids for row in plan.rows)
+        return super().run(plan)
+
+    def launch(self, plan: StepPlan, *, after: FakeFlight | None = None) -> FakeFlight:
+        self._before_run(plan)
+        rows = []
+        for row in plan.rows:
+            if UNKNOWN_TOKEN in row.token_ids:
+                assert after is not None and len(row.token_ids) == 1
+                row = replace(row, token_ids=(after.token_of(row.sequence_id),))
+            rows.append(row)
+        self.num_ahead += after is not None
+        known = replace(plan, rows=tuple(rows))
+        try:
+            return FakeFlight(plan, self.compute(known))
+        except Exception as error:
+            return FakeFlight(plan, error)

@@ -19,7 +19,7 @@ from localpaged.engine.inspection import BlockState
 from localpaged.engine.params import BeamParams
 from localpaged.errors import NoRoom
 from testkit.engine_runs import Outcome, collect, make_request
-from testkit.fake_runner import FakeRunner, expected_answer, expected_beams
+from testkit.fake_runner import FakeRunner, FlyingFakeRunner, expected_answer, expected_beams
 from testkit.inspections import check_inspection, is_below
 from testkit.kv_keeping import make_keeping_core
 from testkit.metrics_books import check_metrics
@@ -36,11 +36,12 @@ class KVMachine(RuleBasedStateMachine):
     """Submits, branches, steps, pins, evicts, preempts, cancels, fails steps, uses KV files."""
 
     num_steps_of_all: ClassVar[int] = 0
+    runner_type: ClassVar[type[FakeRunner]] = FakeRunner
 
     def __init__(self) -> None:
         super().__init__()
         self.failures_before = self.failures_after = 0
-        runner = FakeRunner(
+        runner = self.runner_type(
             NUM_BLOCKS, block_size=SIZE, before_run=self._before_run, after_run=self._after_run
         )
         self.folder = TemporaryDirectory()
@@ -270,3 +271,9 @@ class KVMachine(RuleBasedStateMachine):
         assert answers == expected_beams(self.prompts[name], width, num_tokens)
         del self.beams[name]
         self.outcomes[name] = Outcome(finish=outcome.finish)
+
+
+class FlyingKVMachine(KVMachine):
+    """The same with steps that are launched before the one before them is heard of."""
+
+    runner_type = FlyingFakeRunner
