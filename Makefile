@@ -2,13 +2,18 @@
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: chat setup test lint check soak bench kernels gpu clean help
+.PHONY: chat setup cuda test lint check soak bench kernels gpu clean help
 
 chat: setup ## open the chat
 	@$(BIN)/localpaged chat
 
 setup: $(VENV)/.installed ## make .venv, install, pull the default model
 	@$(BIN)/localpaged models pull
+
+cuda: ## torch for NVIDIA cards in the place of the one for processors; gigabytes
+	@TORCH=cuda scripts/install.sh $(VENV)
+	@touch $(VENV)/.installed
+	@$(BIN)/localpaged doctor
 
 test: $(VENV)/.installed-dev setup ## every test
 	$(BIN)/python -m pytest

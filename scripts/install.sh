@@ -1,6 +1,8 @@
 #!/bin/sh
 # Make .venv and install localpaged into it. Usage: scripts/install.sh VENV [GROUP]
 # PYTHON names the interpreter; without it the newest python3 of at least 3.11 is taken.
+# TORCH=cuda gets the build of torch that computes on NVIDIA cards, in the place of another one,
+# TORCH=cpu the one for processors; without it the first is taken where an NVIDIA driver is.
 set -eu
 venv=$1
 group=${2:-}
@@ -27,15 +29,36 @@ pip="$venv/bin/python -m pip --disable-pip-version-check"
 # Dependency groups need pip 25.1.
 $pip install --quiet --upgrade 'pip>=25.1'
 
+# What the installed torch was built for: cpu, cuda, or nothing.
+installed=$("$venv/bin/python" -c 'import torch; print("cuda" if torch.version.cuda else "cpu")' \
+    2>/dev/null || true)
+wanted=${TORCH:-$installed}
+if [ -z "$wanted" ]; then
+    wanted=cpu
+    if [ -e /proc/driver/nvidia/version ] || [ -e /dev/dxg ]; then wanted=cuda; fi
+fi
+case $wanted in
+    cpu | cuda) ;;
+    *)
+        echo "TORCH must be cuda or cpu, not '$wanted'." >&2
+        exit 1
+        ;;
+esac
+
 # Without an NVIDIA driver a CUDA build of torch is gigabytes for nothing, so PyTorch's own index
 # of CPU builds is asked first. Where it does not answer, the usual index serves as it does.
-if [ "$(uname -s)" = Linux ] && [ ! -e /proc/driver/nvidia/version ] && [ ! -e /dev/dxg ] \
-    && ! "$venv/bin/python" -c 'import importlib.metadata as m; m.version("torch")' 2>/dev/null; then
+if [ "$(uname -s)" = Linux ] && [ "$wanted" = cpu ] && [ "$installed" != cpu ]; then
     $pip install --quiet --no-deps --constraint constraints.txt --retries 0 --timeout 5 \
-        --index-url https://download.pytorch.org/whl/cpu torch 2>/dev/null \
+        --force-reinstall --index-url https://download.pytorch.org/whl/cpu torch 2>/dev/null \
         || echo "PyTorch's index of CPU builds does not answer; using the usual package index."
 fi
-set -- --constraint constraints.txt --editable .
+# The usual index has the build for CUDA, under the same version as the other one.
+if [ "$wanted" = cuda ] && [ "$installed" = cpu ]; then
+    $pip install --constraint constraints.txt --force-reinstall --no-deps torch
+fi
+project=.
+[ "$wanted" = cpu ] || project='.[cuda]'
+set -- --constraint constraints.txt --editable "$project"
 [ -z "$group" ] || set -- "$@" --group "$group"
 [ -t 1 ] || set -- --quiet "$@"
 $pip install "$@"

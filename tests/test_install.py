@@ -1,0 +1,71 @@
+"""scripts/install.sh takes the build of torch that the machine or the user wants."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PYTHON = """#!/bin/sh
+case $* in
+    *"import torch"*) [ -n "$HAS" ] && echo "$HAS" || exit 1 ;;
+    *) echo "$*" >> "$CALLS" ;;
+esac
+"""
+
+
+@pytest.fixture
+def install(tmp_path):
+    """Run the script with a Python that writes down what it is called with; return the calls."""
+    python = tmp_path / "venv" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.write_text(PYTHON)
+    python.chmod(0o755)
+    calls = tmp_path / "calls"
+
+    def install(*, has="", torch=None):
+        calls.write_text("")
+        environment = {"PATH": os.environ["PATH"], "HAS": has, "CALLS": str(calls)}
+        if torch is not None:
+            environment["TORCH"] = torch
+        done = subprocess.run(
+            [ROOT / "scripts" / "install.sh", tmp_path / "venv"],
+            cwd=ROOT,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        return done, calls.read_text()
+
+    return install
+
+
+def test_a_torch_that_is_there_stays(install):
+    for has, project in (("cpu", "--editable ."), ("cuda", "--editable .[cuda]")):
+        done, calls = install(has=has)
+        assert done.returncode == 0
+        assert "force-reinstall" not in calls and "whl/cpu" not in calls
+        assert project in calls.splitlines()[-1]
+
+
+def test_a_build_for_processors_makes_room_for_one_with_cuda_that_is_asked_for(install):
+    _, calls = install(has="cpu", torch="cuda")
+    assert "--force-reinstall --no-deps torch" in calls
+    assert ".[cuda]" in calls.splitlines()[-1]
+
+
+@pytest.mark.parametrize("has", ["", "cuda"])
+def test_a_build_for_processors_comes_from_their_index(install, has):
+    _, calls = install(has=has, torch="cpu")
+    assert "whl/cpu torch" in calls
+    assert "[cuda]" not in calls
+
+
+def test_another_wish_is_refused(install):
+    done, calls = install(torch="rocm")
+    assert (done.returncode, "TORCH must be cuda or cpu" in done.stderr) == (1, True)
+    assert "--editable" not in calls
