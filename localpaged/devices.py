@@ -103,7 +103,9 @@ def choose_device(settings: Settings, cards: Cards | None = None) -> Device:
     trouble = trouble or "; ".join(f"{card.name} {card.trouble}" for card in wanted)
     if asked == AUTO:
         return Device(why=trouble)
-    raise ConfigError(f"Models cannot be computed on {asked}: {trouble}.", hint=_hint(cards))
+    raise ConfigError(
+        f"Models cannot be computed on {asked}: {trouble}.", hint=_hint(settings, cards)
+    )
 
 
 def read_cards() -> Cards:
@@ -235,11 +237,12 @@ def _why(asked: str, best: Card, cards: Cards) -> str:
     return f"of {len(cards.cards)} cards it has the most free memory that can be used"
 
 
-def _hint(cards: Cards) -> str:
+def _hint(settings: Settings, cards: Cards) -> str:
+    origin = settings.origin("device")
     others = [f"{CUDA}:{card.index}" for card in cards.cards if not card.trouble]
     if others and not _trouble(cards):
-        return f"There is {', '.join(others)}; without --device one is chosen."
-    return f"Leave out --device to compute on the processor. {INSTALL_HINT}"
+        return f"There is {', '.join(others)}; without {origin} one is chosen."
+    return f"Leave out {origin} to compute on the processor. {INSTALL_HINT}"
 
 
 def _on(card: Card, why: str) -> Device:

@@ -87,9 +87,14 @@ def settings_from(options: Mapping[str, Any], config: ConfigFile | None = None) 
 
     config = config or read_config()
     chosen = {name: options.get(name) for name in ENGINE_KEYS}
-    for name, value in chosen.items():
-        if value is None:
-            chosen[name] = getattr(config.engine, name)
+    origins = {}
+    for name, key in ENGINE_KEYS.items():
+        if chosen[name] is not None:
+            if _is_variable(click.get_current_context(silent=True), name):
+                origins[name] = key.variable
+        elif (value := getattr(config.engine, name)) is not None:
+            chosen[name] = value
+            origins[name] = f"{key.path} in {config.path}"
     return Settings(
         model=chosen["model"] or DEFAULT_MODEL,
         dtype=chosen["dtype"] or "auto",
@@ -100,6 +105,7 @@ def settings_from(options: Mapping[str, Any], config: ConfigFile | None = None) 
         kv_disk_bytes=(DEFAULT_KV_DISK_BYTES if chosen["kv_disk"] is None else chosen["kv_disk"]),
         threads=chosen["threads"],
         device=chosen["device"] or "auto",
+        origins=origins,
         sampling=config.sampling,
         remotes=config.remotes,
     )
@@ -112,12 +118,31 @@ def engine_sources(ctx: click.Context, config: ConfigFile) -> list[Chosen]:
         value, source = ctx.params[key.name], "command line"
         if value is None:
             value, source = getattr(config.engine, key.name), "config file"
-        elif ctx.get_parameter_source(key.name) is ParameterSource.ENVIRONMENT:
+        elif _is_variable(ctx, key.name):
             source = key.variable
         found.append(Chosen(key, value, "default" if value is None else source))
     return found
 
 
+class _EngineOption(click.Option):
+    """An option whose value, when it is wrong, is blamed on who gave it."""
+
+    def process_value(self, ctx: click.Context, value: Any) -> Any:
+        try:
+            return super().process_value(ctx, value)
+        except click.BadParameter as error:
+            if _is_variable(ctx, self.name):
+                error.param_hint = str(self.envvar)
+            raise
+
+
+def _is_variable(ctx: click.Context | None, name: str | None) -> bool:
+    """Whether a parameter's value came from the environment."""
+    if ctx is None or name is None:
+        return False
+    return ctx.get_parameter_source(name) is ParameterSource.ENVIRONMENT
+
+
 def _option(name: str, *more: str, **attributes: Any) -> Callable[[F], F]:
     key = ENGINE_KEYS[name.removeprefix("--").replace("-", "_")]
-    return click.option(name, *more, envvar=key.variable, **attributes)
+    return click.option(name, *more, cls=_EngineOption, envvar=key.variable, **attributes)

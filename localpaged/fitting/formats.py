@@ -47,8 +47,9 @@ def choose_formats(config: DecoderConfig, settings: Settings, room: Room) -> Num
     """
     if room.device.is_cuda:
         return _on_card(settings)
-    for name, chosen in (("--dtype", settings.dtype), ("--kv-dtype", settings.kv_dtype)):
+    for key, chosen in (("dtype", settings.dtype), ("kv_dtype", settings.kv_dtype)):
         if chosen in CARD_ALONE:
+            name = settings.origin(key)
             raise ConfigError(
                 f"{name} {chosen} is for CUDA cards; the processor computes here.",
                 hint=f"Leave out {name}; `localpaged doctor` tells why no card is used.",

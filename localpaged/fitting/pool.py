@@ -53,7 +53,7 @@ def size_pool(
         raise ConfigError(
             f"A context of {asked:,} tokens is too long for the model; it takes"
             f" {config.context_length:,}.",
-            hint="Ask for less, or leave it out to have all of it.",
+            hint=f"Ask for less with {settings.origin('context')}, or leave it out to have it all.",
         )
     context = asked or config.context_length
     smallest = smallest_context(config, settings, room.device)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from typing import Any
 
 import click
@@ -10,9 +11,10 @@ import psutil
 import pytest
 
 from localpaged.cli.chat import chat
-from localpaged.cli.options import ByteSize, settings_from
+from localpaged.cli.options import ENGINE_KEYS, ByteSize, settings_from
 from localpaged.config import DEFAULT_KV_DISK_BYTES, Settings
 from localpaged.decoder_config import DecoderConfig
+from localpaged.devices import Cards, choose_device
 from localpaged.engine.params import EngineConfig
 from localpaged.errors import ConfigError, NoRoom
 from localpaged.fitting.pool import FULL_CHATS, KV_SHARE_OF_FREE_MEMORY, size_pool
@@ -140,3 +142,55 @@ def test_more_host_memory_than_the_machine_has_is_refused_under_its_own_name():
     with pytest.raises(ConfigError, match=r"999,999\.0 GiB of host memory") as refused:
         Settings(model="m", host_memory_bytes=999_999 << 30)
     assert "--host-memory" in refused.value.hint
+
+
+WRONG = {
+    "LOCALPAGED_KV_DISK": ("lots", "LOCALPAGED_KV_DISK: 'lots' is not a size"),
+    "LOCALPAGED_CONTEXT": ("many", "LOCALPAGED_CONTEXT: 'many' is not a valid integer"),
+    "LOCALPAGED_DTYPE": ("int3", "LOCALPAGED_DTYPE: 'int3' is not one of"),
+    "LOCALPAGED_THREADS": ("100000", "LOCALPAGED_THREADS: 100,000 threads were asked for"),
+    "LOCALPAGED_KV_MEMORY": ("1k", "LOCALPAGED_KV_MEMORY: 1,024 bytes"),
+    "LOCALPAGED_HOST_MEMORY": ("999999G", "LOCALPAGED_HOST_MEMORY: 999,999.0 GiB of host"),
+    "LOCALPAGED_KV_DTYPE": ("x", "LOCALPAGED_KV_DTYPE: 'x' is not one of"),
+    "LOCALPAGED_DEVICE": ("gpu", "LOCALPAGED_DEVICE: 'gpu' is not a device"),
+}
+
+
+def refused(home, arguments=(), **environment):
+    """Return what `localpaged config` says to settings that cannot be."""
+    import subprocess
+    import sys
+
+    del home
+    command = [sys.executable, "-m", "localpaged", "config", *arguments]
+    done = subprocess.run(
+        command, env={**os.environ, **environment}, capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 2
+    return done.stderr
+
+
+@pytest.mark.parametrize(("name", "text", "sentence"), [(n, *w) for n, w in WRONG.items()])
+def test_a_wrong_variable_is_blamed_by_its_name_and_not_the_option(home, name, text, sentence):
+    told = refused(home, **{name: text})
+    assert sentence in told
+    option = "--" + name.removeprefix("LOCALPAGED_").lower().replace("_", "-")
+    assert option not in told
+
+
+def test_a_wrong_option_is_blamed_by_its_own_name_whatever_the_variable_says(home):
+    told = refused(home, ("--kv-disk", "lots"), LOCALPAGED_KV_DISK="2G")
+    assert "'--kv-disk'" in told
+    assert "LOCALPAGED" not in told
+
+
+def test_every_setting_has_a_variable_that_is_blamed():
+    names = {key.variable for key in ENGINE_KEYS.values()}
+    assert names - set(WRONG) == {"LOCALPAGED_MODEL"}  # any text may name one
+
+
+def test_what_is_found_out_later_names_who_asked_for_it():
+    asked = Settings("m", device="cuda", origins={"device": "LOCALPAGED_DEVICE"})
+    with pytest.raises(ConfigError) as error:
+        choose_device(asked, Cards())
+    assert "LOCALPAGED_DEVICE" in error.value.hint
