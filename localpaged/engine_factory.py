@@ -18,7 +18,7 @@ from localpaged.fitting.nearest import require_fit
 from localpaged.fitting.room import Room, room_on
 from localpaged.freed_memory import give_back
 from localpaged.kv_keeping import KVKeeping
-from localpaged.load_devices import Machine, ThisMachine, load_parts
+from localpaged.load_devices import CardBytes, Machine, ThisMachine, load_parts
 from localpaged.memory_plan import MemoryPlan
 from localpaged.models.opened_model import OpenedModel
 from localpaged.thread_waiting import wait_briefly
@@ -83,6 +83,7 @@ def load_core(
         device=device.label,
         block_bytes=fit.block_bytes,
         weight_bytes=parts.weight_bytes,
+        device_bytes=None if layer is None else CardBytes(layer, device),
     )
     ready = ReadyEvent(
         model_name=opened.name,

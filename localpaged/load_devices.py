@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -26,6 +27,9 @@ OnLoad = Callable[[LoadEvent], None]
 
 SIGNS_OF_A_CARD = (Path("/proc/driver/nvidia/version"), Path("/dev/dxg"))
 """An NVIDIA driver, and that of Windows below a Linux of its own."""
+
+LOOKING_S = 1.0
+"""How old what is told of a card's memory may be: a picture is made after each step."""
 
 log = logging.getLogger(__name__)
 
@@ -63,6 +67,26 @@ class ThisMachine:
         from localpaged.engine.device import CudaDevice
 
         return CudaDevice(device.index)
+
+
+class CardBytes:
+    """Tells a card's memory, looking once a second at most. Engine thread only."""
+
+    def __init__(
+        self, layer: DeviceLayer, device: Device, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._layer = layer
+        self._total_bytes = device.total_bytes
+        self._clock = clock
+        self._looked_s = -LOOKING_S
+        self._free_bytes = 0
+
+    def __call__(self) -> tuple[int, int]:
+        """Return all bytes and those that nobody has."""
+        if self._clock() - self._looked_s >= LOOKING_S:
+            self._looked_s = self._clock()
+            self._free_bytes = self._layer.free_bytes()
+        return self._total_bytes, self._free_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +181,9 @@ def _on_card(
         device=layer.torch_device,
         operators=operators,
     )
-    decoder = NativeDecoder(opened.config, state, operators=operators)
+    # tables of angles are made for this context alone
+    config = replace(opened.config, context_length=fit.engine.context_length)
+    decoder = NativeDecoder(config, state, operators=operators)
     runner = GpuRunner(
         decoder,
         kv,

@@ -27,8 +27,8 @@ from localpaged.engine.grammar import GrammarCompiler
 from localpaged.engine.grammar_desk import GrammarDesk
 from localpaged.engine.inspection import BlockTokens, Inspection, PinView
 from localpaged.engine.inspector import block_tokens, inspect, pin_view
-from localpaged.engine.live_request import LiveRequest
-from localpaged.engine.metrics import Metrics, take_snapshot
+from localpaged.engine.live_request import LiveRequest, prefill_event
+from localpaged.engine.metrics import DeviceBytes, Metrics, take_snapshot
 from localpaged.engine.params import EngineConfig, Request, RequestId
 from localpaged.engine.pilot import Pilot
 from localpaged.engine.scheduler import Scheduler
@@ -57,6 +57,7 @@ class EngineCore:
         model_name: str = "",
         device: str = "cpu",
         block_bytes: int = 0,
+        device_bytes: DeviceBytes | None = None,
         weight_bytes: int | None = None,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
@@ -70,6 +71,7 @@ class EngineCore:
             "model_name": model_name,
             "device": device,
             "block_bytes": block_bytes,
+            "device_bytes": device_bytes,
             "weight_bytes": weight_bytes,
         }
         self._clock = clock

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from localpaged.engine.events import Event, TokenEvent
@@ -14,6 +14,9 @@ from localpaged.engine.snapshot import EngineSnapshot, SequenceView
 from localpaged.engine.step_plan import PlannedRow, StepPlan
 
 RATE_WINDOW_S = 2.0
+
+DeviceBytes = Callable[[], tuple[int, int]]
+"""Tells all bytes of a card, and those that nobody has."""
 
 
 @dataclass(slots=True)
@@ -97,9 +100,12 @@ def take_snapshot(
     device: str,
     block_bytes: int,
     weight_bytes: int | None,
+    device_bytes: DeviceBytes | None = None,
+    runner_note: str = "",
 ) -> EngineSnapshot:
     """Return the engine's state between two steps as plain values."""
     kv, pool = scheduler.kv, scheduler.kv.pool
+    total_bytes, free_bytes = (None, None) if device_bytes is None else device_bytes()
     running = [_view(s, scheduler, None) for s in scheduler.running]
     waiting = [_view(s, scheduler, place) for place, s in enumerate(scheduler.queue(), start=1)]
     return EngineSnapshot(
@@ -118,6 +124,8 @@ def take_snapshot(
         sequences=tuple(running + waiting),
         taken_s=now_s,
         weight_bytes=weight_bytes,
+        device_total_bytes=total_bytes,
+        device_free_bytes=free_bytes,
         filled_slots=_filled_slots(scheduler),
         requests=metrics.requests,
         steps=metrics.steps,

@@ -29,7 +29,9 @@ class EngineSnapshot:
     Pinned blocks are held. `host_` counts blocks of host memory. `filled_slots` are those slots of
     held blocks that have KV. `taken_s` is on the engine's monotonic clock. `ttft_samples` and
     `inter_token_samples` are the latest measurements, for `latency.percentiles`. `docs/stats.md`
-    defines every count. `weight_bytes` None: not known.
+    defines every count. `weight_bytes` None: not known. `runner_note` says why a GPU's steps are not
+    launched as graphs; empty where they are, and on the CPU.
+    `device_` bytes are of the card that computes, whoever has them; None on the processor.
     """
 
     model_name: str = ""
@@ -47,6 +49,8 @@ class EngineSnapshot:
     sequences: tuple[SequenceView, ...] = ()
     taken_s: float = 0.0
     weight_bytes: int | None = None
+    device_total_bytes: int | None = None
+    device_free_bytes: int | None = None
     filled_slots: int = 0
     requests: int = 0
     steps: int = 0

@@ -65,6 +65,9 @@ class Collector:
     def snapshot(self, details: frozenset[str], inspections: Mapping[str, Inspection]) -> Snapshot:
         """Return all there is to tell; `inspections` by what the engine calls the model."""
         memory = psutil.virtual_memory()
+        watched = self.watched()
+        # with models on several cards it is the first one's
+        card = next((s for s, _ in watched.values() if s.device_total_bytes is not None), None)
         return Snapshot(
             program=self.program,
             taken_at=time.time(),
@@ -72,10 +75,12 @@ class Collector:
                 rss_bytes=self._process.memory_info().rss,
                 system_total_bytes=memory.total,
                 system_free_bytes=memory.available,
+                device_total_bytes=card.device_total_bytes if card else None,
+                device_free_bytes=card.device_free_bytes if card else None,
             ),
             models=tuple(
                 self._model(name, snapshot, watch, details, inspections.get(name))
-                for name, (snapshot, watch) in self.watched().items()
+                for name, (snapshot, watch) in watched.items()
             ),
             loading=tuple(self._source.loading()),
             rss_bytes_history=tuple(self._rss),
