@@ -106,22 +106,27 @@ class Gate(Protocol):
 class CopyBlocks(Protocol):
     """Copies whole blocks, all reads before all writes."""
 
-    def __call__(self, kv: torch.Tensor, sources: torch.Tensor, targets: torch.Tensor, /) -> None:
-        """Copy blocks of kv [layers, blocks, ...]; ids [copies] int64, no target twice."""
+    def __call__(
+        self, kv: torch.Tensor, sources: torch.Tensor, targets: torch.Tensor, /, *, is_apart: bool
+    ) -> None:
+        """Copy blocks of kv [layers, blocks, ...]; ids [copies] int64, no target twice.
+
+        `is_apart` tells that none is both read and written.
+        """
 
 
 class GatherBlocks(Protocol):
     """Puts blocks into one piece."""
 
     def __call__(self, kv: torch.Tensor, sources: torch.Tensor, /) -> torch.Tensor:
-        """Return blocks of kv [layers, blocks, ...] as a piece [layers, copies, ...]."""
+        """Return blocks of kv [layers, blocks, ...] as a piece [copies, layers, ...]."""
 
 
 class ScatterBlocks(Protocol):
     """Takes a piece apart into blocks."""
 
     def __call__(self, kv: torch.Tensor, targets: torch.Tensor, piece: torch.Tensor, /) -> None:
-        """Write a piece [layers, copies, ...] into blocks of kv; no target twice."""
+        """Write a piece [copies, layers, ...] into blocks of kv; no target twice."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +159,7 @@ def torch_operators() -> Operators:
         add_rms_norm=_add_rms_norm,
         rms_norm=_rms_norm,
         gate=_gate,
-        copy_blocks=copy_blocks,
+        copy_blocks=_copy_blocks,
         gather_blocks=_gather_blocks,
         scatter_blocks=_scatter_blocks,
     )
@@ -197,6 +202,11 @@ def triton_operators(*, is_last_merging: bool = False) -> Operators:
             eps=eps,
         )
 
+    def gather(kv: torch.Tensor, sources: torch.Tensor) -> torch.Tensor:
+        piece = kv.new_empty(len(sources), kv.shape[0], *kv.shape[2:])
+        blocks.plan(piece.transpose(0, 1), kv, source_ids=sources).run()
+        return piece
+
     return Operators(
         name="triton",
         attend=partial(attention.paged_attention, is_last_merging=is_last_merging),
@@ -206,8 +216,10 @@ def triton_operators(*, is_last_merging: bool = False) -> Operators:
         rms_norm=lambda x, weight, *, eps: add_rms_norm(x, None, weight, eps=eps)[0],
         gate=lambda gate_up: gated(gate_up, "silu"),
         copy_blocks=blocks.copy_blocks,
-        gather_blocks=blocks.gather_blocks,
-        scatter_blocks=blocks.scatter_blocks,
+        gather_blocks=gather,
+        scatter_blocks=lambda kv, targets, piece: blocks.scatter_blocks(
+            kv, targets, piece.transpose(0, 1)
+        ),
         rope_dtype=torch.float32,
     )
 
@@ -258,13 +270,20 @@ def _gate(gate_up: torch.Tensor) -> torch.Tensor:
 
 
 def _gather_blocks(kv: torch.Tensor, sources: torch.Tensor) -> torch.Tensor:
-    return _bytes(kv).index_select(1, sources).view(kv.dtype)
+    return bits_of(kv).transpose(0, 1).index_select(0, sources).view(kv.dtype)
 
 
 def _scatter_blocks(kv: torch.Tensor, targets: torch.Tensor, piece: torch.Tensor) -> None:
-    _bytes(kv).index_copy_(1, targets, _bytes(piece))
+    bits_of(kv).index_copy_(1, targets, bits_of(piece).transpose(0, 1))
 
 
-def _bytes(kv: torch.Tensor) -> torch.Tensor:
-    """Return numbers of 8 bits as whole ones: torch knows no indexes of fp8."""
-    return kv.view(torch.int8) if kv.dtype.itemsize == 1 else kv
+def _copy_blocks(
+    kv: torch.Tensor, sources: torch.Tensor, targets: torch.Tensor, *, is_apart: bool
+) -> None:
+    del is_apart  # torch reads first anyway
+    copy_blocks(bits_of(kv), sources, targets)
+
+
+def bits_of(numbers: torch.Tensor) -> torch.Tensor:
+    """Return a view of 8-bit numbers as whole ones: torch knows no indexes of fp8."""
+    return numbers.view(torch.int8) if numbers.dtype.itemsize == 1 else numbers
