@@ -18,7 +18,6 @@ from localpaged.engine.events import (
     FailEvent,
     FinishEvent,
     FinishReason,
-    PrefillEvent,
     PromptLogprobsEvent,
     TokenEvent,
     TokenLogprob,
@@ -57,8 +56,8 @@ class EngineCore:
         model_name: str = "",
         device: str = "cpu",
         block_bytes: int = 0,
-        device_bytes: DeviceBytes | None = None,
         weight_bytes: int | None = None,
+        device_bytes: DeviceBytes | None = None,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self.config = config
@@ -71,8 +70,8 @@ class EngineCore:
             "model_name": model_name,
             "device": device,
             "block_bytes": block_bytes,
-            "device_bytes": device_bytes,
             "weight_bytes": weight_bytes,
+            "device_bytes": device_bytes,
         }
         self._clock = clock
         self._requests: dict[RequestId, LiveRequest] = {}
@@ -212,7 +211,13 @@ class EngineCore:
 
     def snapshot(self) -> EngineSnapshot:
         """Return a picture of now."""
-        return take_snapshot(self.scheduler, self._metrics, now_s=self._clock(), **self._about)
+        return take_snapshot(
+            self.scheduler,
+            self._metrics,
+            now_s=self._clock(),
+            runner_note=self._pilot.note,
+            **self._about,
+        )
 
     def check(self) -> None:
         """Recompute every invariant; between steps only."""
@@ -258,7 +263,7 @@ class EngineCore:
                 continue
             self._metrics.count_row(sequence, row)
             if row.start < sequence.num_prompt:
-                events.append(_prefill_event(sequence))
+                events.append(prefill_event(sequence))
             if row.prompt_scores is not None and row_result is not None:
                 start = row.start + row.prompt_scores.offset + 1
                 events.append(
@@ -387,12 +392,3 @@ class EngineCore:
         self.scheduler.finish(answer.sequence)
         self._grammars.drop(answer.sequence.request.id)
         del self._answers[answer.sequence.id]
-
-
-def _prefill_event(sequence: Sequence) -> PrefillEvent:
-    return PrefillEvent(
-        sequence.request.id,
-        cached_tokens=sequence.num_cached_at_start or 0,
-        computed_tokens=min(sequence.num_computed, sequence.num_prompt),
-        prompt_tokens=sequence.num_prompt,
-    )

@@ -18,6 +18,10 @@ class Flight(Protocol):
 class FlyingRunner(Protocol):
     """A runner that can begin a step before the one before it has told its tokens."""
 
+    @property
+    def note(self) -> str:
+        """Why steps are not launched as graphs; empty where they are."""
+
     def run(self, plan: StepPlan) -> StepResult:
         """Compute the plan's tokens and what follows from their logits."""
 

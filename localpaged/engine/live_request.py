@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from localpaged.engine.answer import Answer
 from localpaged.engine.beam_group import BeamGroup
-from localpaged.engine.events import Event, FinishEvent, FinishReason, TokenEvent
+from localpaged.engine.events import Event, FinishEvent, FinishReason, PrefillEvent, TokenEvent
 from localpaged.engine.params import Request
+from localpaged.engine.sequence import Sequence
 
 
 class LiveRequest:
@@ -55,3 +56,13 @@ class LiveRequest:
                 ),
             ]
         return events
+
+
+def prefill_event(sequence: Sequence) -> PrefillEvent:
+    """Return what is told of how far a prompt was read."""
+    return PrefillEvent(
+        sequence.request.id,
+        cached_tokens=sequence.num_cached_at_start or 0,
+        computed_tokens=min(sequence.num_computed, sequence.num_prompt),
+        prompt_tokens=sequence.num_prompt,
+    )

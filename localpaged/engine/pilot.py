@@ -48,6 +48,11 @@ class Pilot:
         self._in_air: _Launched | None = None
         self._last_end_s = float("-inf")
 
+    @property
+    def note(self) -> str:
+        """What is to be told of the runner."""
+        return "" if self._flying is None else self._flying.note
+
     def step(self) -> Step | None:
         """Carry out one step; None when there is nothing to do."""
         if self._in_air is not None:

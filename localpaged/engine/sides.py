@@ -49,20 +49,36 @@ class Side:
         return self._down[:num_bytes]
 
 
+class _Everything:
+    """A step that broke after it had begun to copy: nobody knows when the copy is over."""
+
+    def __init__(self, device: DeviceLayer) -> None:
+        self._device = device
+
+    def land(self) -> None:
+        """Wait for all that was begun on the device."""
+        word = torch.zeros(1, dtype=torch.uint8, device=self._device.torch_device)
+        self._device.download(word, self._device.host_buffer(1)).wait()
+
+
 class Sides:
     """Hands out sides in turns. Engine thread only."""
 
     def __init__(self, device: DeviceLayer) -> None:
+        self._everything = _Everything(device)
         self._sides = [Side(device) for _ in range(NUM_SIDES)]
         self._next = 0
 
     def take(self) -> Side:
-        """Return the side of the next step; waits only where a step was given up unfinished."""
+        """Return the side of the next step, whose `user` it becomes when all of it is begun.
+
+        Waits only where a step was given up unfinished.
+        """
         side = self._sides[self._next]
         self._next = (self._next + 1) % NUM_SIDES
         if side.user is not None:
             side.user.land()
-            side.user = None
+        side.user = self._everything
         return side
 
 

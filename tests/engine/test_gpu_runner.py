@@ -1,72 +1,279 @@
-"""The GPU's runner on a fake device, with Triton's kernels interpreted: same answers, no waits.
+"""The GPU's runner on a fake device: the CPU's answers, from graphs, without a wait.
 
-An interpreted program takes milliseconds, so models and prompts are as small as their rule lets
-them be.
+The model is one of integers, so that everything can be compared exactly.
 """
-
-import os
 
 import pytest
 import torch
-import transformers
 
-from localpaged.engine.operators import triton_operators
-from testkit.decoders import load_decoder
-from testkit.engine_runs import make_request, run
+from localpaged.engine.block_pool import READ_PAD_BLOCK, WRITE_PAD_BLOCK
+from localpaged.engine.graphs import graph_sizes
+from localpaged.engine.params import BeamParams, Grammar
+from testkit.engine_runs import collect, drain, make_request, run
 from testkit.fake_device import FakeDevice
-from testkit.gpu_runs import make_gpu_core
-from testkit.tiny_model import save_tiny_model
+from testkit.gpu_runs import Bench
+from testkit.history_model import HistoryModel
 
-pytestmark = pytest.mark.skipif(
-    os.environ.get("TRITON_INTERPRET") != "1", reason="tensors are the CPU's"
-)
-
-PROMPT = torch.randint(3, 300, (40,), generator=torch.Generator().manual_seed(1)).tolist()
+PROMPTS = {"a": [1, 2, 3], "b": [9, 8, 7, 6] * 4, "c": [4, 5] * 9, "d": [4, 5] * 8 + [1]}
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    path = tmp_path_factory.mktemp("model")
-    save_tiny_model(
-        path, "qwen3", num_hidden_layers=1, hidden_size=32, intermediate_size=32, head_dim=16
-    )
-    return path
+def requests(names="abcd", *, max_tokens=10, **options):
+    return [make_request(name, PROMPTS[name], max_tokens=max_tokens, **options) for name in names]
 
 
-@pytest.fixture(scope="module")
-def decoder(folder):
-    return load_decoder(folder, operators=triton_operators())[0]
+def told(outcome):
+    """What a request was told, to be compared."""
+    own = (outcome.token_ids, outcome.text, outcome.fail and str(outcome.fail.error))
+    logprobs = [
+        [(p.token_id, round(p.logprob, 4), *(i for i, _ in p.alternatives)) for p in each]
+        for each in (outcome.logprobs, outcome.prompt_logprobs)
+    ]
+    return own, logprobs, {k: told(branch) for k, branch in outcome.branches.items()}
 
 
-@pytest.fixture(scope="module")
-def generate(folder):
-    """What transformers answers to one prompt, never stopping early."""
-    model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
-    model.generation_config.eos_token_id = None
-
-    def answer(prompt, num_tokens):
-        with torch.inference_mode():
-            output = model.generate(
-                torch.tensor([prompt]),
-                max_new_tokens=num_tokens,
-                min_new_tokens=num_tokens,
-                do_sample=False,
-            )
-        return output[0, len(prompt) :].tolist()
-
-    return answer
+def both(asked, **options):
+    """Return what the CPU's runner and the GPU's answer, and the latter's bench."""
+    ours = Bench(FakeDevice(), **options)
+    expected = run(Bench(None, **options).core, asked)
+    outcomes = run(ours.core, asked)
+    assert any(o.finish for o in expected.values())
+    answers = [{name: told(o) for name, o in each.items()} for each in (expected, outcomes)]
+    return (*answers, ours)
 
 
-@pytest.mark.parametrize("has_graphs", [True, False], ids=["graphs", "no graphs"])
-def test_several_chats_with_hits_and_different_lengths(decoder, generate, has_graphs):
+DRAWS = {
+    "greedy": {},
+    "temperature": {"temperature": 0.9},
+    "top-k": {"temperature": 1.3, "top_k": 5},
+    "top-p": {"temperature": 1.0, "top_p": 0.6},
+    "min-p": {"temperature": 1.0, "min_p": 0.2},
+    "all": {"temperature": 1.1, "top_k": 20, "top_p": 0.8, "min_p": 0.05},
+}
+
+
+@pytest.mark.parametrize("sampling", DRAWS.values(), ids=DRAWS)
+def test_a_seed_draws_what_it_draws_on_the_processor(sampling):
+    expected, answers, ours = both(requests(seed=11, **sampling))
+    assert answers == expected
+    assert ours.device.num_replays > 0
+
+
+SPECIAL = {
+    "repetition": {"repetition_penalty": 1.4},
+    "presence, frequency": {"presence_penalty": 0.5, "frequency_penalty": 0.4},
+    "bias": {"logit_bias": ((3, 4.0), (5, -2.0))},
+    "least length": {"min_tokens": 4, "stop_token_ids": (46, 45, 44)},
+    "logprobs": {"logprobs": 3},
+    "grammar": {"grammar": Grammar("regex", "[0-9A-F]{4,9}")},
+    "samples": {"num_samples": 3, "seed": 3},
+    "beams": {"num_samples": 2, "beam": BeamParams(3), "temperature": 0.0, "seed": None},
+    "prompt logprobs": {"prompt_logprobs": 2},
+}
+
+
+@pytest.mark.parametrize("options", SPECIAL.values(), ids=SPECIAL)
+def test_what_torch_does_to_logits_is_the_same_beside_plain_rows(options):
+    special = {"temperature": 0.8, "seed": 5, **options}
+    asked = [*requests("ac", **special), *requests("bd", temperature=0.8, seed=6)]
+    expected, answers, _ = both(asked)
+    assert answers == expected
+
+
+def test_drafts_are_checked_on_the_device():
+    asked = requests("abc", max_tokens=60, repetition_penalty=1.0)
+    expected, answers, ours = both(asked, max_drafts=4, model=Repeating())
+    assert answers == expected
+    assert ours.core.scheduler.num_drafts_right > 10
+
+
+class Repeating(HistoryModel):
+    """Says one token again and again."""
+
+    def logits(self, hidden):
+        logits = super().logits(hidden)
+        logits[:, 7] = 100.0
+        return logits
+
+
+@pytest.mark.parametrize("host_use", ["never", "always"], ids=["recomputed", "swapped"])
+def test_a_pool_that_is_too_small(host_use):
+    asked = requests(max_tokens=20, temperature=0.7, seed=1)
+    expected, answers, ours = both(asked, num_blocks=12, host_blocks=20, host_use=host_use)
+    assert answers == expected
+    assert ours.core.snapshot().preemptions > 0
+
+
+def test_the_host_waits_once_a_step_and_copies_once_each_way():
     device = FakeDevice()
-    core, runner = make_gpu_core(decoder, device, has_graphs=has_graphs, step_tokens=20)
-    prompts = {"a": PROMPT[:30], "b": PROMPT[3:12], "c": [*PROMPT[:19], *PROMPT[30:34]]}
-    lengths = {"a": 12, "b": 5, "c": 9}
-    outcomes = run(core, [make_request(n, p, max_tokens=lengths[n]) for n, p in prompts.items()])
-    outcomes |= run(core, [make_request("d", prompts["a"], max_tokens=4)])
-    for name, prompt in prompts.items():
-        assert outcomes[name].token_ids == generate(prompt, lengths[name]), name
-    assert outcomes["d"].finish.usage.cached_tokens == 29
-    assert (device.num_replays > 0) == has_graphs
-    assert runner.num_graphs == (3 if has_graphs else 0)
+    core = Bench(device).core
+    outcomes = {}
+    for request in requests(max_tokens=40, temperature=0.8, seed=2):
+        collect(outcomes, core.submit(request))
+    for _ in range(12):
+        collect(outcomes, core.step())
+    device.hidden.clear()
+    counted = []
+    for _ in range(10):
+        before = (device.num_uploads, device.num_downloads, device.num_waits, device.num_replays)
+        collect(outcomes, core.step())
+        after = (device.num_uploads, device.num_downloads, device.num_waits, device.num_replays)
+        counted.append(tuple(b - a for a, b in zip(before, after, strict=True)))
+    assert counted == [(1, 1, 1, 1)] * 10
+    assert device.hidden == []
+
+
+def test_a_step_is_launched_before_the_last_one_is_waited_for():
+    order = []
+
+    class Ordered(FakeDevice):
+        def upload(self, source, target):
+            order.append("launch")
+            super().upload(source, target)
+
+        def settle(self, num_uploads):
+            order.append("wait")
+            super().settle(num_uploads)
+
+    core = Bench(Ordered()).core
+    outcomes = {}
+    collect(outcomes, core.submit(make_request("a", PROMPTS["a"], max_tokens=30)))
+    for _ in range(8):
+        collect(outcomes, core.step())
+    assert order[-6:] == ["launch", "wait"] * 3
+    assert order.count("launch") == order.count("wait") + 1
+
+
+def test_graphs_are_recorded_when_they_are_needed_first():
+    ours = Bench(FakeDevice())
+    ours.runner.warm_up()
+    assert ours.runner.num_graphs == 1
+    run(ours.core, requests("a", max_tokens=12))
+    assert ours.runner.num_graphs == 1
+    run(ours.core, requests("abc", max_tokens=12))
+    assert ours.device.num_captures == ours.runner.num_graphs <= 3
+    assert ours.runner.note == ""
+
+
+@pytest.mark.parametrize(
+    ("max_rows", "sizes"),
+    [
+        (1, (1,)),
+        (8, (1, 2, 4, 8)),
+        (12, (1, 2, 4, 8, 12)),
+        (64, (1, 2, 4, 8, 16, 32, 64)),
+        (256, (1, 4, 8, 16, 32, 64, 128, 256)),
+    ],
+)
+def test_there_are_eight_sizes_at_most(max_rows, sizes):
+    assert graph_sizes(max_rows) == sizes
+
+
+def test_graphs_are_recorded_anew_when_the_pool_has_moved():
+    expected, answers, ours = both(
+        requests("ab", max_tokens=40), num_blocks=64, initial_blocks=8, slab_blocks=8
+    )
+    assert answers == expected
+    assert ours.kv.num_blocks > 8
+    assert ours.runner.num_graphs > 2
+
+
+def test_what_cannot_be_recorded_is_done_step_by_step_and_told():
+    asked = requests(max_tokens=12, temperature=0.9, seed=4)
+    expected = run(Bench(None).core, asked)
+    ours = Bench(FakeDevice(refuses=lambda: True))
+    outcomes = run(ours.core, asked)
+    assert {n: told(o) for n, o in outcomes.items()} == {n: told(o) for n, o in expected.items()}
+    assert "as told" in ours.core.snapshot().runner_note
+    assert ours.device.num_replays == 0
+
+
+def test_without_graphs_steps_fly_as_well():
+    asked = requests(max_tokens=12, temperature=0.9, seed=4)
+    expected = run(Bench(None).core, asked)
+    ours = Bench(FakeDevice(), has_graphs=False)
+    outcomes = run(ours.core, asked)
+    assert {n: told(o) for n, o in outcomes.items()} == {n: told(o) for n, o in expected.items()}
+    assert ours.core.snapshot().runner_note
+    assert ours.device.num_captures == 0
+
+
+def test_rows_that_fill_a_graph_up_read_zeros_and_write_where_nobody_reads():
+    ours = Bench(FakeDevice())
+    outcomes = {}
+    for request in requests("abc", max_tokens=30):
+        collect(outcomes, ours.core.submit(request))
+    for _ in range(4):
+        collect(outcomes, ours.core.step())
+    numbers = ours.kv.layers[0].numbers
+    before = numbers.clone()
+    for _ in range(6):
+        collect(outcomes, ours.core.step())
+    changed = set((numbers != before).flatten(1).any(1).nonzero()[:, 0].tolist())
+    held = {block for s in ours.core.scheduler.running for block in s.block_table}
+    assert changed - held <= {WRITE_PAD_BLOCK}
+    assert (numbers[READ_PAD_BLOCK] == 0).all()
+    assert (numbers[WRITE_PAD_BLOCK, :1] == 0).all()  # was loud: a row of padding wrote here
+
+
+def test_a_row_that_is_not_finite_fails_alone_and_its_flight_does_no_harm():
+    expected, answers, ours = both(
+        requests(max_tokens=14), model=HistoryModel(broken_at=len(PROMPTS["a"]) + 6)
+    )
+    assert answers == expected
+    assert answers["a"][0][2] is not None
+    pool = ours.core.scheduler.kv.pool
+    assert pool.num_held == 0
+
+
+def test_what_is_given_up_in_the_air_is_waited_for_before_its_memory_is_used_again():
+    ours = Bench(FakeDevice())
+    outcomes = {}
+    for turn in range(4):
+        collect(outcomes, ours.core.submit(make_request(f"{turn}", [turn] * 5, max_tokens=40)))
+        for _ in range(4):
+            collect(outcomes, ours.core.step())
+        collect(outcomes, ours.core.cancel(f"{turn}"))
+        ours.core.check()
+    collect(outcomes, ours.core.submit(make_request("last", PROMPTS["a"], max_tokens=9)))
+    drain(ours.core, outcomes)
+    assert (
+        outcomes["last"].token_ids
+        == run(Bench(None).core, requests("a", max_tokens=9))["a"].token_ids
+    )
+
+
+def test_a_step_that_breaks_on_the_device_is_contained():
+    class Breaking(HistoryModel):
+        left = 0
+
+        def forward(self, batch, kv):
+            if self.left:
+                self.left -= 1
+                raise RuntimeError("out of memory")
+            return super().forward(batch, kv)
+
+    model = Breaking()
+    ours = Bench(FakeDevice(), model=model, has_graphs=False)
+    outcomes = {}
+    for request in requests("ab", max_tokens=20):
+        collect(outcomes, ours.core.submit(request))
+    for _ in range(6):
+        collect(outcomes, ours.core.step())
+    model.left = 1
+    drain(ours.core, outcomes)
+    expected = run(Bench(None).core, requests("ab", max_tokens=20))
+    for name in "ab":
+        assert outcomes[name].token_ids == expected[name].token_ids
+
+
+def test_unsampled_chunks_of_a_prompt_come_back_too():
+    expected, answers, _ = both(requests("bc", max_tokens=4), step_tokens=5)
+    assert answers == expected
+
+
+def test_the_pool_is_loud_and_nothing_behind_an_end_is_read():
+    ours = Bench(FakeDevice())
+    ours.kv.layers[0].numbers[1:] = torch.inf
+    outcomes = run(ours.core, requests("a", max_tokens=12))
+    expected = run(Bench(None).core, requests("a", max_tokens=12))
+    assert outcomes["a"].token_ids == expected["a"].token_ids

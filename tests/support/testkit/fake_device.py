@@ -54,7 +54,7 @@ class FakeDevice:
         """Calls within a step that would wait for a GPU, or copy to it by themselves."""
         self._refuses = refuses
         self._host: set[int] = set()
-        self._on_the_way: list[tuple[torch.Tensor, torch.Tensor]] = []
+        self._on_the_way: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
         self._recorder: _Recorder | None = None
 
     def host_buffer(self, num_bytes: int) -> torch.Tensor:
@@ -67,13 +67,12 @@ class FakeDevice:
         assert self._recorder is None, "a graph would copy what lies there now for ever"
         self.num_uploads += 1
         target.copy_(source)
-        self._on_the_way.append((source, source.clone()))
+        self._on_the_way[self.num_uploads] = (source, source.clone())
 
     def download(self, source: torch.Tensor, target: torch.Tensor) -> _Ticket:
         assert _storage(target) in self._host, "not pinned: the host would wait"
         self.num_downloads += 1
-        ticket = _Ticket(self, source.clone(), target, tuple(self._on_the_way))
-        self._on_the_way.clear()
+        ticket = _Ticket(self, source.clone(), target, self.num_uploads)
         target.fill_(RUBBISH)
         return ticket
 
@@ -99,6 +98,13 @@ class FakeDevice:
     def free_bytes(self) -> int:
         return 1 << 34
 
+    def settle(self, num_uploads: int) -> None:
+        """The host has waited for something behind so many uploads."""
+        self.num_waits += 1
+        for number in [n for n in self._on_the_way if n <= num_uploads]:
+            source, sent = self._on_the_way.pop(number)
+            assert torch.equal(source, sent), "the host wrote over what was still to be copied"
+
     @property
     def is_recording(self) -> bool:
         return self._recorder is not None
@@ -119,16 +125,13 @@ class _Ticket:
         device: FakeDevice,
         content: torch.Tensor,
         target: torch.Tensor,
-        before: tuple[tuple[torch.Tensor, torch.Tensor], ...],
+        num_uploads: int,
     ) -> None:
         self._device, self._content, self._target = device, content, target
-        self._before = before
+        self._num_uploads = num_uploads
 
     def wait(self) -> torch.Tensor:
-        self._device.num_waits += 1
-        for source, sent in self._before:
-            assert torch.equal(source, sent), "the host wrote over what was still to be copied"
-        self._before = ()
+        self._device.settle(self._num_uploads)
         self._target.copy_(self._content)
         return self._target
 

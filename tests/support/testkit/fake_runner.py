@@ -178,6 +178,7 @@ class FlyingFakeRunner(FakeRunner):
     """
 
     num_ahead = 0
+    note = ""
 
     def run(self, plan: StepPlan) -> StepResult:
         assert all(UNKNOWN_TOKEN not in row.token_ids for row in plan.rows)

@@ -1,50 +1,109 @@
-"""Cores whose runner is the GPU's, on a fake device and, where it is Triton's, interpreted."""
+"""Cores whose runner is the GPU's, on a fake device, and the CPU's for comparison."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
 
+from localpaged.engine.answer import Vocabulary
+from localpaged.engine.containment import Runner
+from localpaged.engine.core import EngineCore
+from localpaged.engine.device_sampler import triton_draws
 from localpaged.engine.gpu_runner import GpuRunner
 from localpaged.engine.kv_storage import KVStorage
-from localpaged.engine.native import NativeDecoder
-from testkit.decoders import make_decoder_core
-from testkit.engine_runs import EngineCore
+from localpaged.engine.model import PagedModel
+from localpaged.engine.params import EngineConfig
+from localpaged.engine.runner import ModelRunner
 from testkit.fake_device import FakeDevice
+from testkit.history_model import HistoryModel, token_bytes, torch_draws
+
+BLOCK_SIZE = 4
 
 
-def make_gpu_core(
-    decoder: NativeDecoder,
+def gpu_runner(
+    model: PagedModel,
+    kv: KVStorage,
     device: FakeDevice,
     *,
-    has_graphs: bool = True,
-    padding_ids: tuple[int, ...] = (),
-    **config: Any,
-) -> tuple[EngineCore, GpuRunner]:
-    """Return a core over the GPU's runner, and that; sizes are small."""
-    made: list[GpuRunner] = []
-    num_blocks = config.get("num_blocks", 256)
-    max_rows = config.setdefault("max_running", 8)
+    max_rows: int = 8,
+    context_blocks: int = 32,
+    vocab_size: int,
+    **options: Any,
+) -> GpuRunner:
+    """Return a runner of a few rows."""
+    return GpuRunner(
+        model,
+        kv,
+        device,
+        context_blocks=context_blocks,
+        max_rows=max_rows,
+        vocab_size=vocab_size,
+        **options,
+    )
 
-    def make_runner(kv: KVStorage) -> GpuRunner:
-        runner = GpuRunner(
-            decoder,
-            kv,
-            device,
-            context_blocks=min(decoder.config.context_length // 16, num_blocks),
-            max_rows=max_rows,
-            vocab_size=decoder.config.vocab_size,
-            padding_ids=padding_ids,
-            has_graphs=has_graphs,
+
+class Bench:
+    """A core over the HistoryModel: the GPU's runner where there is a device, else the CPU's."""
+
+    def __init__(
+        self,
+        device: FakeDevice | None,
+        *,
+        num_blocks: int = 64,
+        model: HistoryModel | None = None,
+        has_graphs: bool = True,
+        **config: Any,
+    ) -> None:
+        self.device = device
+        self.model = model or HistoryModel()
+        self.kv = KVStorage(
+            self.model.config,
+            num_blocks=config.get("initial_blocks") or num_blocks,
+            block_size=BLOCK_SIZE,
+            dtype=torch.float32,
+            host_blocks=config.get("host_blocks", 0),
         )
-        made.append(runner)
-        return runner
+        self.kv.poison()
+        config.setdefault("max_running", 8)
+        runner: Runner
+        if device is None:
+            runner = ModelRunner(self.model, self.kv, padding_ids=(47,))
+        else:
+            runner = gpu_runner(
+                self.model,
+                self.kv,
+                device,
+                vocab_size=self.model.config.vocab_size,
+                padding_ids=(47,),
+                has_graphs=has_graphs,
+                max_rows=config["max_running"],
+                draw=torch_draws,
+            )
+        self.runner = runner
+        self.core = EngineCore(
+            EngineConfig(
+                num_blocks=num_blocks,
+                context_length=min(128, num_blocks * BLOCK_SIZE),
+                block_size=BLOCK_SIZE,
+                **config,
+            ),
+            runner,
+            Vocabulary(token_bytes(), frozenset()),
+        )
 
-    return make_decoder_core(decoder, make_runner=make_runner, **config), made[0]
 
-
-def nan_behind_everything(kv: KVStorage) -> None:
-    """Fill all blocks but the one that pads reads with what is not a number."""
-    for layer in kv.layers:
-        layer.numbers[1:] = torch.nan
+def triton_runner(
+    decoder: Any, device: FakeDevice, *, max_rows: int, num_blocks: int
+) -> Callable[[KVStorage], GpuRunner]:
+    """Return what makes a runner of a real decoder, whose draws are Triton's, too."""
+    return lambda kv: gpu_runner(
+        decoder,
+        kv,
+        device,
+        max_rows=max_rows,
+        context_blocks=num_blocks,
+        vocab_size=decoder.config.vocab_size,
+        draw=triton_draws,
+    )
