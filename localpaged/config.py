@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from localpaged.remote.endpoint import Endpoint
 
 DTYPES = ("auto", "float32", "bfloat16", "float16")
-KV_DTYPES = ("auto", "float32", "bfloat16", "float16", "int8")
+KV_DTYPES = ("auto", "float32", "bfloat16", "float16", "int8", "fp8")
 DEVICE = re.compile(r"auto|cpu|cuda(?::(\d{1,3}))?")
 MIN_CONTEXT_TOKENS = 64
 MIN_KV_MEMORY_BYTES = 1 << 20

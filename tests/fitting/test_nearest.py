@@ -123,13 +123,16 @@ def test_formats_of_a_card_are_16_bits_unless_others_are_asked_for():
 
     assert set(of()) == {torch.bfloat16}
     assert set(of(dtype="float16")) == {torch.float16}
+    assert of(kv_dtype="fp8")[2] == torch.float8_e4m3fn
     assert of(kv_dtype="int8") == (torch.bfloat16, torch.bfloat16, torch.int8)
     assert set(of(dtype="float32")) == {torch.float32}
 
 
-@pytest.mark.parametrize("asked", [{"dtype": "float16"}, {"kv_dtype": "float16"}])
+@pytest.mark.parametrize(
+    "asked", [{"dtype": "float16"}, {"kv_dtype": "float16"}, {"kv_dtype": "fp8"}]
+)
 def test_what_only_a_card_computes_in_is_refused_on_the_processor(asked):
-    with pytest.raises(ConfigError, match=r"float16 is for CUDA cards"):
+    with pytest.raises(ConfigError, match=r"(float16|fp8) is for CUDA cards"):
         require_fit(BIG, Settings("m", **asked), processor(60))
 
 
@@ -144,6 +147,7 @@ def test_what_only_a_card_computes_in_is_refused_on_the_processor(asked):
         (card(20, host_gib=1), {"host_memory_bytes": 2 * GIB}, "no --host-memory"),
         (card(4, host_gib=40), {}, "--device cpu"),
         (card(4, host_gib=40), {"dtype": "float16"}, "--device cpu --dtype auto"),
+        (card(4, host_gib=40), {"kv_dtype": "fp8"}, "--device cpu --kv-dtype int8"),
         (processor(20), {"context_tokens": 40_960}, "--context 35840"),
     ],
 )
@@ -215,7 +219,7 @@ def wishes(draw, context_length):
     )
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.data())
 def test_whatever_the_numbers_a_suggestion_passes_the_plan_as_it_is_written(data):
     model, room = data.draw(models()), data.draw(rooms())

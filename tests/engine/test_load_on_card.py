@@ -1,0 +1,170 @@
+"""A model is loaded onto a card and answers: all of `load_core`, its kernels interpreted.
+
+The card's layer is the fake one on the CPU, which counts; everything else is what a card gets.
+"""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+import torch
+
+from localpaged.config import Settings
+from localpaged.devices import Card, Cards, choose_device
+from localpaged.engine.events import LoadEvent
+from localpaged.engine_factory import load_core
+from localpaged.errors import ConfigError, NoRoom
+from localpaged.load_devices import CardBytes
+from localpaged.models.open_model import open_model
+from testkit.engine_runs import make_request, run
+from testkit.fake_device import FakeDevice
+from testkit.tiny_model import save_tiny_model
+
+pytestmark = pytest.mark.skipif(
+    os.environ.get("TRITON_INTERPRET") != "1", reason="tensors are the CPU's"
+)
+
+GIB = 2**30
+PROMPT = torch.randint(3, 300, (21,), generator=torch.Generator().manual_seed(1)).tolist()
+
+
+class SmallDevice(FakeDevice):
+    """A fake card with so much free memory."""
+
+    def __init__(self, free_bytes: int) -> None:
+        super().__init__()
+        self.free = free_bytes
+
+    def free_bytes(self) -> int:
+        return self.free
+
+
+class CardMachine:
+    """A Machine with one card."""
+
+    expects_card = True
+
+    def __init__(self, free_bytes: int = 8 * GIB, cards: Cards | None = None) -> None:
+        card = Card(0, "H200", (9, 0), 139 * GIB, free_bytes)
+        self.cards = Cards("13.0", (card,), triton="3.9.0") if cards is None else cards
+        self.layer = SmallDevice(free_bytes)
+
+    def choose(self, settings):
+        return choose_device(settings, self.cards)
+
+    def open(self, device):
+        return self.layer if device.is_cuda else None
+
+
+@pytest.fixture(scope="module")
+def opened(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("model") / "qwen3"
+    save_tiny_model(folder, "qwen3", num_hidden_layers=1)
+    return open_model(folder)
+
+
+def load(opened, machine=None, **settings):
+    events = []
+    settings = Settings("tiny", context_tokens=128, kv_memory_bytes=4 << 20, **settings)
+    machine = machine or CardMachine()
+    core, ready = load_core(lambda: opened, settings, events.append, machine=machine)
+    return core, ready, events
+
+
+def answer(core, prompt=PROMPT, num_tokens=4):
+    (outcome,) = run(core, [make_request("a", prompt, max_tokens=num_tokens)]).values()
+    return outcome.token_ids
+
+
+def test_it_answers_as_the_processor_does_and_tells_where_it_is(opened):
+    machine = CardMachine()
+    core, ready, _ = load(opened, machine, dtype="float32")
+    on_processor, other, _ = load(opened, device="cpu", dtype="float32")
+    assert answer(core) == answer(on_processor)
+    assert machine.layer.num_replays > 0  # decodes were recorded steps
+    picture = core.snapshot()
+    assert (ready.device, picture.device) == ("cuda:0", "cuda:0")
+    assert (picture.device_total_bytes, picture.device_free_bytes) == (139 * GIB, 8 * GIB)
+    assert (other.device, on_processor.snapshot().device) == ("cpu", "cpu")
+    assert on_processor.snapshot().device_total_bytes is None
+    core.check()
+
+
+@pytest.mark.parametrize(
+    ("settings", "name"),
+    [
+        ({}, "bfloat16"),
+        ({"dtype": "float16"}, "float16"),
+        ({"kv_dtype": "int8"}, "bfloat16"),
+        ({"kv_dtype": "fp8"}, "bfloat16"),
+    ],
+    ids=str,
+)
+def test_every_format_of_a_card_answers(opened, settings, name):
+    core, ready, _ = load(opened, **settings)
+    assert ready.dtype == name
+    assert len(answer(core, PROMPT[:5], num_tokens=2)) == 2
+
+
+def test_its_bytes_are_told_by_purpose_before_it_is_loaded(opened):
+    _, _, events = load(opened)
+    stages = [event.stage for event in events]
+    assert "Opening cuda:0 (H200)" in stages
+    parts = {event.stage: event.done for event in events if event.unit == "bytes"}
+    total = parts["Memory needed of what is free"]
+    purposes = ("for weights", "for KV", "to compute", "for graphs", "in reserve")
+    assert total == sum(parts[f"Memory {purpose} of what is free"] for purpose in purposes)
+    told = [e for e in events if e.stage.startswith("Memory ")]
+    assert {event.total for event in told} == {8 * GIB}
+    assert stages.index("Memory needed of what is free") < stages.index("Loading weights")
+
+
+def test_what_does_not_fit_is_refused_with_the_setting_that_is_then_loaded(opened):
+    needed = load(opened)[2]
+    fixed = next(e for e in needed if e.stage == "Memory needed of what is free").done
+    machine = CardMachine(fixed - (2 << 20))  # the pool that is asked for is 4 MiB
+    with pytest.raises(NoRoom, match=r"on cuda:0 \(H200\)") as refused:
+        load(opened, machine)
+    assert refused.value.hint == "It fits with no --kv-memory."
+    events: list[LoadEvent] = []
+    settings = Settings("tiny", context_tokens=128)
+    core, _ = load_core(lambda: opened, settings, events.append, machine=machine)
+    assert len(answer(core, PROMPT[:5], num_tokens=2)) == 2
+
+
+def test_a_second_model_is_told_and_refused_by_what_the_first_one_left(opened):
+    machine = CardMachine()
+    load(opened, machine)
+    machine.layer.free = 1 << 20
+    events: list[LoadEvent] = []
+    settings = Settings("tiny", context_tokens=128, device="cuda")
+    with pytest.raises(NoRoom, match=r"0\.00 GiB are free"):
+        load_core(lambda: opened, settings, events.append, machine=machine)
+    assert events[-1].stage == "Memory needed of what is free"
+    assert events[-1].total == 1 << 20
+
+
+def test_host_memory_for_kv_is_there_beside_a_card(opened):
+    core, _, _ = load(opened, dtype="float32", host_memory_bytes=1 << 20)
+    assert core.snapshot().host_total_blocks > 0
+
+
+def test_a_card_that_is_asked_for_and_not_there_is_refused(opened, caplog):
+    machine = CardMachine(cards=Cards())
+    with pytest.raises(ConfigError, match="Models cannot be computed on cuda"):
+        load(opened, machine, device="cuda")
+    _, ready, _ = load(opened, machine)
+    assert ready.device == "cpu"
+    assert "on the processor: this torch is a build without CUDA" in caplog.text
+
+
+def test_a_cards_memory_is_looked_at_once_a_second():
+    now, layer = [10.0], SmallDevice(5)
+    device = CardMachine().choose(Settings("m"))
+    look = CardBytes(layer, device, clock=lambda: now[0])
+    assert look() == (139 * GIB, 5)
+    layer.free = 4
+    assert look() == (139 * GIB, 5)
+    now[0] += 1.0
+    assert look() == (139 * GIB, 4)
