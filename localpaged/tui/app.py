@@ -255,6 +255,7 @@ class LocalPagedApp(App[None]):
                 self.tell_error(away)
             for missing in changes.missing:
                 self.tell(f"{missing.chosen} is not here any more; {missing.default} answers.")
+            self.awaited.take()
             snapshot = self.service.snapshot()
             is_moving = self.chat.flush(self.service.snapshot(self.workspace.chosen_model), changes)
             if self.chat.sidebar.display and self.chat.is_current:
@@ -265,7 +266,6 @@ class LocalPagedApp(App[None]):
                     now_s=monotonic(),
                     has_ended=changes.has_ended,
                 )
-            self.awaited.take()
             # one that is still being put together draws all there is when it stands
             if self.screen.is_mounted and isinstance(self.screen, LiveScreen):
                 is_moving = self.screen.beat(snapshot, changes) or is_moving

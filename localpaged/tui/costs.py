@@ -25,8 +25,7 @@ class CostWatch:
     nothing.
     """
 
-    def __init__(self, on_change: Callable[[], None]) -> None:
-        self._on_change = on_change
+    def __init__(self) -> None:
         self._kept: Mapping[str, Cost] = NO_COSTS
         self._seen_steps = 0
         self._next_look_s = 0.0
@@ -64,9 +63,7 @@ class CostWatch:
 
     def _take(self, costs: Mapping[str, Cost]) -> None:
         self._is_looking = False
-        if costs != self._kept:
-            self._kept = costs
-            self._on_change()
+        self._kept = costs
 
 
 def costs_in(inspection: Inspection) -> Mapping[str, Cost]:

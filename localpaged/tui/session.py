@@ -232,6 +232,13 @@ class SessionModel:
             return ChatState.ERROR
         return ChatState.INTERRUPTED if status is TurnStatus.INTERRUPTED else ChatState.IDLE
 
+    @property
+    def is_running(self) -> bool:
+        """Whether `state` is one that runs; asked of every chat that is listed at every beat."""
+        if not self.entries:
+            return self.last_status is not None and self.last_status.is_open
+        return self.state.is_running
+
     def load(self, exchanges: Sequence[Exchange]) -> None:
         """Take the saved transcript."""
         view_hash = None if self.chat is None else self.chat.view_hash

@@ -111,7 +111,7 @@ class Workspace:
     def running(self) -> list[SessionModel]:
         """Chats the engine works for."""
         hidden = [session for id_, session in self._watched.items() if self.find(id_) is None]
-        return [session for session in [*self.listed, *hidden] if session.state.is_running]
+        return [session for session in [*self.listed, *hidden] if session.is_running]
 
     def watch(self, session: SessionModel) -> None:
         """Feed a session that is in no list, or is shown elsewhere as well, with its events."""
@@ -120,7 +120,7 @@ class Workspace:
 
     def unwatch(self, session: SessionModel) -> None:
         """Stop feeding it; one that runs is told of as running until it ends."""
-        if session.state.is_running:
+        if session.is_running:
             self._watched_to_end.add(session.id)
         else:
             self._watched.pop(session.id, None)
@@ -285,13 +285,14 @@ class Workspace:
         from localpaged.chat import events as told
 
         changes = Changes()
+        listed = {session.id: session for session in self.listed}
         for event in events:
             if isinstance(event, told.TurnPrefill | told.TurnText | told.TurnEnded):
-                self._take_turn(event, changes)
+                self._take_turn(event, changes, listed.get(event.chat_id))
             elif isinstance(event, told.TurnModelMissing):
                 changes.missing.append(event)
             elif isinstance(event, told.TurnCacheReport):
-                if (session := self.find(event.chat_id)) is not None:
+                if (session := listed.get(event.chat_id)) is not None:
                     session.take_report(event)
             else:
                 self._take_engine(event)
@@ -306,17 +307,19 @@ class Workspace:
         return ready is not None and ready.is_endpoint and event.model_name == ready.model_name
 
     def _take_turn(
-        self, event: told.TurnPrefill | told.TurnText | told.TurnEnded, changes: Changes
+        self,
+        event: told.TurnPrefill | told.TurnText | told.TurnEnded,
+        changes: Changes,
+        session: SessionModel | None,
     ) -> None:
         from localpaged.chat import events as told
 
         if (watched := self._watched.get(event.chat_id)) is not None:
             watched.take(event, now_s=self._clock_s())
             changes.chat_ids.add(event.chat_id)
-            if event.chat_id in self._watched_to_end and not watched.state.is_running:
+            if event.chat_id in self._watched_to_end and not watched.is_running:
                 self._watched_to_end.discard(event.chat_id)
                 del self._watched[event.chat_id]
-        session = self.find(event.chat_id)
         if session is None:
             return
         session.take(event, now_s=self._clock_s())

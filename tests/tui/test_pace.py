@@ -45,12 +45,12 @@ async def test_a_screen_that_costs_little_is_drawn_at_full_pace():
 
 
 async def test_a_screen_that_costs_much_is_drawn_less_often_but_goes_on():
-    busy_s = 0.03
+    busy_s = 0.015
     times = await flush_times(busy_s=busy_s, seconds=2.5)
     last_gap = times[-1] - times[-2]
     assert last_gap >= busy_s / SHARE * 0.8
     times = await flush_times(busy_s=0.2, seconds=3.0)
-    assert times[-1] - times[-2] <= SLOWEST_TICK_S + 0.5
+    assert times[-1] - times[-2] <= SLOWEST_TICK_S + 2.0
 
 
 def cells_of(strips: list[Strip]) -> list[list[tuple[str, object, object]]]:
@@ -77,6 +77,20 @@ async def test_rows_without_borders_are_painted_as_textual_would():
             for view in shown.app.screen.query("PaneView"):
                 assert has_bare_rows(view)
                 for crop in (Region(0, 0, *view.size), Region(3, 2, 20, 5)):
+                    ours = view.render_lines(crop)
+                    view._styles_cache.clear()
+                    assert cells_of(ours) == cells_of(Widget.render_lines(view, crop))
+
+
+async def test_the_chat_and_the_list_are_painted_as_textual_would_with_their_padding():
+    engine = ScriptedEngine([["**bold** `code` [x] ", "日本 \x1b[31m\n\n- a\n- b\n"] * 20])
+    with open_service(engine) as service:
+        async with stage(service, engine, size=LARGE) as shown:
+            await shown.ask("q")
+            await shown.step(20)
+            for view in (shown.transcript, shown.sidebar):
+                assert has_bare_rows(view) and view.styles.padding.top == 1
+                for crop in (Region(0, 0, *view.outer_size), Region(3, 2, 20, 5)):
                     ours = view.render_lines(crop)
                     view._styles_cache.clear()
                     assert cells_of(ours) == cells_of(Widget.render_lines(view, crop))

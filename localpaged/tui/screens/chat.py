@@ -67,7 +67,7 @@ class ChatScreen(OwnScreen[None]):
         super().__init__()
         self.workspace = workspace
         self._snapshot = EngineSnapshot()
-        self.costs = CostWatch(self._costs_changed)
+        self.costs = CostWatch()
         self.glyphs = glyphs
         self.transcript = Transcript(glyphs, width=width, id="transcript")
         self.sidebar = Sidebar(glyphs, id="sidebar")
@@ -165,7 +165,7 @@ class ChatScreen(OwnScreen[None]):
     def redraw(self) -> None:
         """Draw every line around the transcript anew."""
         workspace, glyphs, moment = self.workspace, self.glyphs, self.moment
-        engine, current = workspace.engine, workspace.current
+        engine, current, running = workspace.engine, workspace.current, workspace.running
         cells = self._top.content_size.width
         chosen = workspace.chosen_model
         self._top.set(*chrome.top_runs(engine, self._snapshot, glyphs, cells, chosen=chosen))
@@ -175,7 +175,7 @@ class ChatScreen(OwnScreen[None]):
             position = (listed.index(current) + 1, len(listed))
         room = self._title.content_size.width
         self._title.set(*chrome.title_runs(current, engine, position=position, cells=room))
-        others = [s for s in workspace.running if s is not current]
+        others = [s for s in running if s is not current]
         below = chrome.below_runs(self._unseen_lines, glyphs)
         state = (
             edit_runs(current, glyphs, self._state.room_beside(below))
@@ -189,7 +189,7 @@ class ChatScreen(OwnScreen[None]):
             *chrome.hint_runs(
                 self._snapshot,
                 focus=self.focus_name,
-                num_running=len(workspace.running),
+                num_running=len(running),
                 can_stop=current.open_answer is not None,
                 cells=self._hints.content_size.width,
                 is_endpoint=_is_by_endpoint(current, engine),
@@ -206,10 +206,6 @@ class ChatScreen(OwnScreen[None]):
         if self.focused is self.transcript:
             return "transcript"
         return "list" if self.focused is self.sidebar else "prompt"
-
-    def _costs_changed(self) -> None:
-        if self.is_current:
-            self.redraw()
 
     def _show_failure(self) -> None:
         failure = self.workspace.engine.failure
@@ -353,8 +349,10 @@ class ChatScreen(OwnScreen[None]):
     @on(Transcript.Moved)
     def _moved(self, message: Transcript.Moved) -> None:
         # what is not followed may be in view as a whole: the terminal has grown
-        self._unseen_lines = None if message.is_following else message.unseen_lines or None
-        self.redraw()
+        unseen_lines = None if message.is_following else message.unseen_lines or None
+        if unseen_lines != self._unseen_lines:
+            self._unseen_lines = unseen_lines
+            self.redraw()
 
     def on_click(self, event: events.Click) -> None:
         """The line below the transcript tells of newer lines: a click goes there."""

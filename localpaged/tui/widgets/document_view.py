@@ -21,7 +21,7 @@ from localpaged.tui.session import SessionModel
 from localpaged.tui.transcript.cells import Cell, selected_text
 from localpaged.tui.transcript.document import Document
 from localpaged.tui.transcript.status import Moment
-from localpaged.tui.widgets.bare_rows import finished, has_bare_rows
+from localpaged.tui.widgets.bare_rows import bare_rows
 from localpaged.tui.widgets.row_scroll_bar import RowScrollBar
 
 if TYPE_CHECKING:
@@ -140,7 +140,12 @@ class DocumentView(ScrollView, can_focus=True):
         first = self._first_changed(first, before)
         if self.document.num_lines != before:
             self._measure()
-        self.refresh(Region(0, max(0, first - round(self.scroll_y)), *self.size))
+        top = round(self.scroll_y)
+        width, height = self.scrollable_content_region.size
+        # no further: rows below the document are blank, and below the view is another part
+        y, bottom = max(0, first - top), min(height, max(before, self.document.num_lines) - top)
+        if y < bottom:
+            self.refresh(Region(0, y, width, bottom - y))
 
     def _first_changed(self, first: int, before: int) -> int:
         """Return which row to paint from, and forget those that are not what they were.
@@ -192,11 +197,8 @@ class DocumentView(ScrollView, can_focus=True):
 
     def render_lines(self, crop: Region) -> list[Strip]:
         """Paint rows of the viewport; those that were painted before are taken as they are."""
-        if self.styles.padding or not has_bare_rows(self):
-            return super().render_lines(crop)
-        width, ground = self.size.width, self._paint().ground
-        rows = (self.render_line(y).adjust_cell_length(width, ground) for y in crop.line_range)
-        return finished(self, rows, crop)
+        rows = bare_rows(self, crop, row=self.render_line, ground=self._paint().ground)
+        return super().render_lines(crop) if rows is None else rows
 
     def render_line(self, y: int) -> Strip:
         """Paint one row of the viewport."""

@@ -9,6 +9,7 @@ from textual.scroll_view import ScrollView
 from textual.widget import Widget
 
 from localpaged.tui.paint import Painter
+from localpaged.tui.widgets.bare_rows import bare_rows
 
 if TYPE_CHECKING:
     from textual import events
@@ -17,10 +18,18 @@ if TYPE_CHECKING:
     from localpaged.tui.markdown.line import Line
 
 
+KEPT_STRIPS = 500
+"""What turns in a row, as a spinner does, looks as it did a moment ago: then its strip is there."""
+
+Look = tuple["Line", bool, int]
+"""What a row is painted from: its line, whether it is at the cursor, its cells."""
+
+
 class LineList(ScrollView, can_focus=True):
     """Paints what `line_at` and `is_cursor` say; what the rows are is a subclass's. UI thread only.
 
-    Invariant: `_painted` has what each row looked like when it was painted last.
+    Invariant: `_painted` has what each row looked like when it was painted last; `_strips` are of
+    the current colours.
     """
 
     ALLOW_SELECT = False
@@ -30,7 +39,8 @@ class LineList(ScrollView, can_focus=True):
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id)
         self._painters: dict[bool, Painter] = {}
-        self._painted: dict[int, tuple[Line, bool]] = {}
+        self._painted: dict[int, Look] = {}
+        self._strips: dict[tuple[int, Look], Strip] = {}
 
     def line_at(self, y: int) -> Line:
         """Return a row; blank beyond the last one."""
@@ -54,10 +64,16 @@ class LineList(ScrollView, can_focus=True):
 
     def refresh_changed(self) -> None:
         """Repaint the rows in view that look other than they were painted last."""
-        top = round(self.scroll_y)
-        for y in range(top, top + self.scrollable_content_region.height):
-            if self._painted.get(y) != (self.line_at(y), self.is_cursor(y)):
-                self.refresh(Region(0, y - top, self.row_cells, 1))
+        top, cells = round(self.scroll_y), self.row_cells
+        changed = [
+            Region(0, y - top, cells, 1)
+            for y in range(top, top + self.scrollable_content_region.height)
+            if self._painted.get(y) != (self.line_at(y), self.is_cursor(y), cells)
+        ]
+        if changed:
+            self.refresh(*changed)
+        if len(self._strips) > KEPT_STRIPS:
+            self._strips.clear()
 
     def reveal(self, first: int, end: int, *, above: int = 0) -> None:
         """Scroll until the rows `first` to `end` are in view; upwards, with some `above` them."""
@@ -73,22 +89,37 @@ class LineList(ScrollView, can_focus=True):
         offset = event.get_content_offset(self)
         return None if offset is None else round(self.scroll_y) + offset.y
 
+    def render_lines(self, crop: Region) -> list[Strip]:
+        """Paint rows of the viewport."""
+        ground = self._painter(is_cursor=False).ground
+        rows = bare_rows(self, crop, row=self.render_line, ground=ground)
+        return super().render_lines(crop) if rows is None else rows
+
     def render_line(self, y: int) -> Strip:
         """Paint one row."""
         y += round(self.scroll_y)
         line, is_cursor = self.line_at(y), self.is_cursor(y)
-        self._painted[y] = line, is_cursor
+        cells = self.row_cells
+        look = self._painted[y] = line, is_cursor, cells
+        strip = self._strips.get((y, look))
+        if strip is None:
+            painter = self._painter(is_cursor=is_cursor)
+            strip = painter.strip(line, width=cells, margin=0, column=cells, y=y)
+            self._strips[y, look] = strip
+        return strip
+
+    def _painter(self, *, is_cursor: bool) -> Painter:
         painter = self._painters.get(is_cursor)
         if painter is None:
             ground = self.get_visual_style(*([self.CURSOR] if is_cursor else []))
             painter = self._painters[is_cursor] = Painter(ground, ground)
-        cells = self.row_cells
-        return painter.strip(line, width=cells, margin=0, column=cells, y=y)
+        return painter
 
     def notify_style_update(self) -> None:
         """The theme or a style changed: paint anew."""
         super().notify_style_update()
         self._painters.clear()
+        self._strips.clear()
 
     def on_focus(self) -> None:
         """The cursor may show only while the list has the focus."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from rich.cells import cell_len, set_cell_size
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
     from localpaged.tui.glyphs import Glyphs
 
-DAY_S = 86_400
-
 
 class _Row(NamedTuple):
     session: SessionModel | None
@@ -35,7 +33,8 @@ class _Row(NamedTuple):
 class Sidebar(LineList):
     """Shows the sessions it was given last; what is chosen is posted, not done.
 
-    Invariant: `_cursor` indexes `_rows` and is a chat's row, or there is none.
+    Invariant: `_cursor` indexes `_rows` and is a chat's row, or there is none. `_lines` has rows as
+    they are in so many cells since the last `show`.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -75,6 +74,7 @@ class Sidebar(LineList):
         self._cursor = 0
         self._frame = 0
         self._costs: Mapping[str, Cost] = NO_COSTS
+        self._lines: dict[tuple[int, int], Line] = {}
 
     def show(
         self,
@@ -90,6 +90,7 @@ class Sidebar(LineList):
         `costs` has the KV blocks of the chats that are in the engine's memory, by id.
         """
         self._costs = costs
+        self._lines.clear()
         selected = self._rows[self._cursor].session if self._cursor < len(self._rows) else None
         has_moved = current is not self._current
         self._rows = _rows(sessions, now)
@@ -108,7 +109,7 @@ class Sidebar(LineList):
     def is_cursor(self, y: int) -> bool:
         """Return whether the focus is on that chat."""
         is_chat = y < len(self._rows) and self._rows[y].session is not None
-        return is_chat and self.has_focus and y == self._cursor
+        return y == self._cursor and is_chat and self.has_focus
 
     def line_at(self, y: int) -> Line:
         """Return a chat's row, or a heading."""
@@ -117,7 +118,13 @@ class Sidebar(LineList):
         row, width = self._rows[y], self.row_cells
         if row.session is None:
             return Line((), (Run(f" {row.heading}", Role.FAINT),))
-        session = row.session
+        # made once when it is compared with what was painted, and painted as it is
+        line = self._lines.get((y, width))
+        if line is None:
+            line = self._lines[y, width] = self._chat_line(row.session, width)
+        return line
+
+    def _chat_line(self, session: SessionModel, width: int) -> Line:
         is_current = session is self._current
         note = _note(session, self._costs.get(session.id))
         fork = fork_runs(session, self._glyphs)
@@ -219,8 +226,9 @@ def _note(session: SessionModel, cost: Cost | None) -> Run:
 def _rows(sessions: Sequence[SessionModel], now: float) -> list[_Row]:
     rows: list[_Row] = []
     heading = ""
+    ages = _ages(now)
     for session in sessions:
-        age = _age(session, now)
+        age = _age(session, ages)
         if age != heading and not session.depth:
             if rows:
                 rows.append(_Row(None))
@@ -230,14 +238,15 @@ def _rows(sessions: Sequence[SessionModel], now: float) -> list[_Row]:
     return rows
 
 
-def _age(session: SessionModel, now: float) -> str:
+def _ages(now: float) -> list[tuple[float, str]]:
+    """Since when a chat must have been used to stand below each heading but the last one."""
+    today = datetime.fromtimestamp(now).replace(hour=0, minute=0, second=0, microsecond=0)
+    days = ((0, "today"), (1, "yesterday"), (6, "this week"))
+    return [((today - timedelta(days=ago)).timestamp(), heading) for ago, heading in days]
+
+
+def _age(session: SessionModel, ages: Sequence[tuple[float, str]]) -> str:
     if session.chat is None:
-        return "today"
-    today = datetime.fromtimestamp(now).date()
+        return ages[0][1]
     used_at = max(session.family_used_at, session.chat.updated_at)
-    days = (today - datetime.fromtimestamp(used_at).date()).days
-    if days <= 0:
-        return "today"
-    if days == 1:
-        return "yesterday"
-    return "this week" if days < 7 else "older"
+    return next((heading for since, heading in ages if used_at >= since), "older")

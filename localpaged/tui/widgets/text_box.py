@@ -10,12 +10,35 @@ from localpaged.plain_text import visible
 
 if TYPE_CHECKING:
     from rich.text import Text
+    from textual.geometry import Region
+    from textual.strip import Strip
+    from textual.widgets.text_area import TextAreaTheme
 
 _STRANGE = "\ufffd"
 
 
 class TextBox(TextArea):
-    """Keeps the text as it is; what would act on the terminal is drawn as marks."""
+    """Keeps the text as it is; what would act on the terminal is drawn as marks. UI thread only.
+
+    Invariant: `_styled` is the theme that has the styles of the parts as they are, or None.
+    """
+
+    _styled: TextAreaTheme | None = None
+
+    def render_lines(self, crop: Region) -> list[Strip]:
+        """Paint rows; the parts' styles are looked up when they may be others.
+
+        Textual looks them up for each picture, and a cursor that blinks is two of them a second.
+        """
+        if self._styled is self._theme:
+            return super(TextArea, self).render_lines(crop)
+        self._styled = self._theme
+        return super().render_lines(crop)
+
+    def notify_style_update(self) -> None:
+        """The theme or a style changed."""
+        self._styled = None
+        super().notify_style_update()
 
     def on_resize(self) -> None:
         """The text is wrapped elsewhere: its cursor stays in view, and blinks where it is now."""
