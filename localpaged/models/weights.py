@@ -1,6 +1,7 @@
 """Loads weights: reads, dequantises and fuses tensor by tensor into preallocated outputs.
 
-Memory: the result plus a few megabytes of scratch; no tensor is ever held twice.
+Memory: the result plus a few megabytes of scratch; no tensor is ever held twice. Where the result
+lies on a device, the scratch is all that the host has of it.
 Everything here runs on the one thread that runs torch.
 """
 
@@ -33,6 +34,8 @@ CHUNK_ITEMS = 2**18  # a chunk's bytes and float32 numbers stay inside a core's 
 # Below this one thread is as fast: the operators are short, and a team of threads that shares
 # its cores with other work waits for its slowest member after each of them.
 FEW_NUMBERS = 2**29
+DEVICE_CHUNK_ITEMS = 2**22
+"""Numbers that cross the bus at a time; smaller pieces cost more than they carry."""
 
 
 def load_state(
@@ -41,10 +44,12 @@ def load_state(
     dtype: torch.dtype,
     projection_dtype: torch.dtype | None = None,
     with_four_bit: bool = False,
+    device: torch.device | None = None,
     on_progress: Progress | None = None,
 ) -> dict[str, torch.Tensor]:
-    """Return the engine's fused state dict in `dtype`, on the CPU; rope factors are float32.
+    """Return the engine's fused state dict in `dtype`; rope factors are float32.
 
+    With a `device` it is made there, chunk by chunk: host memory never has more than a chunk.
     The layers' matrices may have a dtype of their own. `with_four_bit` adds those whose file
     has them in 4 bits a second time, unexpanded, as NAME.four_bit and NAME.four_bit_scales.
     Raises BadModelFile when a file has changed since the model was opened.
@@ -54,17 +59,18 @@ def load_state(
     report = on_progress or (lambda stage, done, total: None)
     places = opened.places
     total = sum(place.num_bytes for place in places.values())
+    read_into = _read_into if device is None else _read_over
     done = 0
     state: dict[str, torch.Tensor] = {}
     with closing(TensorFiles(opened.files)) as files, _torch_threads(opened.num_parameters):
         for fused in tensor_layout(opened.config):
             is_projection = fused.projection is not None
             own_dtype = projection_dtype if is_projection else None
-            whole = torch.empty(fused.shape, dtype=own_dtype or dtype)
+            whole = torch.empty(fused.shape, dtype=own_dtype or dtype, device=device)
             row = 0
             for part in fused.parts:
                 rows = whole[row : row + part.shape[0]]
-                _read_into(files, places[part.name], rows)
+                read_into(files, places[part.name], rows)
                 if heads := _interleaved_heads(opened, part):
                     rows.copy_(_halves_of_pairs(rows, heads))
                 row += part.shape[0]
@@ -74,8 +80,9 @@ def load_state(
             if with_four_bit and is_projection:
                 state.update(_four_bit(opened, files, fused))
         if (place := places.get(ROPE_FACTORS)) is not None:
-            state[ROPE_FACTORS] = torch.empty(place.shape, dtype=torch.float32)
-            _read_into(files, place, state[ROPE_FACTORS])
+            factors = torch.empty(place.shape, dtype=torch.float32, device=device)
+            read_into(files, place, factors)
+            state[ROPE_FACTORS] = factors
             report(LOADING, total, total)
     return state
 
@@ -145,17 +152,42 @@ def _read_into(files: TensorFiles, place: TensorPlace, out: torch.Tensor) -> Non
     """Read and dequantise a tensor into `out`, a chunk of rows at a time."""
     import torch
 
+    for start, rows in _chunks(out, CHUNK_ITEMS * torch.get_num_threads()):
+        _read_rows(files, place, start, rows, num_rows=out.numel() // out.shape[-1])
+
+
+def _read_over(files: TensorFiles, place: TensorPlace, out: torch.Tensor) -> None:
+    """Do the same with `out` on a device."""
+    import torch
+
+    for start, rows in _chunks(out, DEVICE_CHUNK_ITEMS):
+        here = torch.empty(rows.shape, dtype=rows.dtype)
+        for first, few in _chunks(here, CHUNK_ITEMS * torch.get_num_threads()):
+            num_rows = out.numel() // out.shape[-1]
+            _read_rows(files, place, start + first, few, num_rows=num_rows)
+        rows.copy_(here)
+
+
+def _chunks(out: torch.Tensor, num_items: int) -> Iterator[tuple[int, torch.Tensor]]:
+    """Yield rows of about so many numbers together, each time with the number of the first."""
     target = out.view(-1, out.shape[-1])  # a vector is one row
-    num_rows, columns = target.shape
+    step = max(1, num_items // target.shape[1])
+    for start in range(0, target.shape[0], step):
+        yield start, target[start : start + step]
+
+
+def _read_rows(
+    files: TensorFiles, place: TensorPlace, start: int, rows: torch.Tensor, *, num_rows: int
+) -> None:
+    """Read and dequantise rows of a tensor of `num_rows`, from row `start` on."""
+    import torch
+
     row_bytes = place.num_bytes // num_rows
-    step = max(1, CHUNK_ITEMS * torch.get_num_threads() // columns)
-    for start in range(0, num_rows, step):
-        rows = target[start : start + step]
-        raw = torch.empty((rows.shape[0], row_bytes), dtype=torch.uint8)
-        files.read(place, start * row_bytes, memoryview(raw.numpy()))
-        if is_plain(place.type) or rows.dtype == torch.float32:
-            dequantise(place.type, raw, rows)
-        else:
-            numbers = torch.empty(rows.shape, dtype=torch.float32)
-            dequantise(place.type, raw, numbers)
-            rows.copy_(numbers)
+    raw = torch.empty((rows.shape[0], row_bytes), dtype=torch.uint8)
+    files.read(place, start * row_bytes, memoryview(raw.numpy()))
+    if is_plain(place.type) or rows.dtype == torch.float32:
+        dequantise(place.type, raw, rows)
+    else:
+        numbers = torch.empty(rows.shape, dtype=torch.float32)
+        dequantise(place.type, raw, numbers)
+        rows.copy_(numbers)
