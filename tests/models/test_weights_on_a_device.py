@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 CHUNK_ITEMS = 1_000
 
 
-class HostSizes(TorchDispatchMode):
+class HostSizes(TorchDispatchMode):  # type: ignore[misc]
     """Remembers the largest tensor that was made in host memory, in bytes."""
 
     largest = 0
