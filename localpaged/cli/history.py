@@ -77,7 +77,9 @@ def list_chats(scope: str = "all", limit: int | None = None, is_json: bool = Fal
 
     \b
     An element of --json:
-      id, title, model, created_at, updated_at     times in Unix seconds
+      id, title, created_at, updated_at            times in Unix seconds
+      model                                        the one chosen for the chat; null is
+                                                   the default one of each run
       archived_at, deleted_at                      null when it is not
       forked_from                                  a chat's id or null
       is_of_compare                                whether it is an answer that was not kept
@@ -201,7 +203,7 @@ def rm(chats: tuple[str, ...], yes: bool, undo: bool) -> None:
 def _chat_record(chat: Chat) -> dict[str, Any]:
     names = ("id", "title", "model", "created_at", "updated_at", "archived_at", "deleted_at")
     record = {name: getattr(chat, name) for name in (*names, "forked_from")}
-    return {**record, "is_of_compare": chat.is_hidden}
+    return {**record, "model": chat.model or None, "is_of_compare": chat.is_hidden}
 
 
 def _hit_record(hit: SearchHit) -> dict[str, Any]:

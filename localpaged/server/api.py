@@ -22,7 +22,7 @@ from localpaged.server.answers import Answers
 from localpaged.server.bodies import ChatShape, CompletionShape, Shape, model_body, to_json
 from localpaged.server.desk import Desk
 from localpaged.server.errors import SERVER, ApiError, no_such_model, queue_full
-from localpaged.server.guard import Guard, error_response
+from localpaged.server.guard import CHAT_PATH, TEXT_PATH, Guard, error_response
 from localpaged.server.meters import CONTENT_TYPE, Meters, RequestMeter
 from localpaged.server.offer import Offer
 from localpaged.server.prompts import Known, Order, chat_order, completion_order
@@ -70,8 +70,8 @@ class Api:
             Route("/metrics", self.metrics),
             Route("/v1/models", self.models),
             Route("/v1/models/{name:path}", self.model),
-            Route("/v1/chat/completions", self.chat_completions, methods=["POST"]),
-            Route("/v1/completions", self.completions, methods=["POST"]),
+            Route(CHAT_PATH, self.chat_completions, methods=["POST"]),
+            Route(TEXT_PATH, self.completions, methods=["POST"]),
         ]
         middleware = []
         if self._settings.origins:

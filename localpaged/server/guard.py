@@ -15,6 +15,9 @@ from localpaged.server.errors import INVALID, ApiError
 from localpaged.server.meters import Meters
 from localpaged.server.settings import LOOPBACK_NAMES, ServerSettings
 
+BODY_PATHS = CHAT_PATH, TEXT_PATH = ("/v1/chat/completions", "/v1/completions")
+"""Where a body is read, which a web page must not be able to post unasked."""
+
 OPEN_PATHS = ("/health", "/ready")
 """What tells only whether the server lives; balancers and supervisors have no key."""
 
@@ -65,7 +68,7 @@ class Guard:
         is_preflight = scope["method"] == "OPTIONS" and origin is not None
         if self._key and scope["path"] not in OPEN_PATHS and not is_preflight:
             self._check_key(headers.getlist("authorization"))
-        if scope["method"] == "POST":
+        if scope["method"] == "POST" and scope["path"] in BODY_PATHS:
             kind = headers.get("content-type", "").partition(";")[0].strip().lower()
             if kind != "application/json":
                 raise ApiError(415, "The body must be JSON: send 'Content-Type: application/json'.")

@@ -23,19 +23,34 @@ PREFIX = "localpaged:"
 LABEL = "model_name"
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
-# seconds
-_TTFT_BUCKETS = (
-    *(0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75),
-    *(1.0, 2.5, 5.0, 7.5, 10.0, 20.0, 40.0, 80.0, 160.0, 640.0),
+_HISTOGRAMS = (
+    (
+        "time_to_first_token_seconds",
+        "Seconds from a request over HTTP to its first token.",
+        (
+            *(0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75),
+            *(1.0, 2.5, 5.0, 7.5, 10.0, 20.0, 40.0, 80.0, 160.0, 640.0),
+        ),
+    ),
+    (
+        "inter_token_latency_seconds",
+        "Seconds between a request's steps that brought tokens, over HTTP.",
+        (
+            *(0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75),
+            *(1.0, 2.5, 5.0, 7.5, 10.0, 20.0, 40.0, 80.0),
+        ),
+    ),
+    (
+        "e2e_request_latency_seconds",
+        "Seconds from a request over HTTP to its end.",
+        (
+            *(0.3, 0.5, 0.8, 1.0, 1.5, 2.0, 2.5, 5.0, 10.0, 15.0, 20.0, 30.0),
+            *(40.0, 50.0, 60.0, 120.0, 240.0, 480.0, 960.0, 1920.0),
+        ),
+    ),
 )
-_INTER_TOKEN_BUCKETS = (
-    *(0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75),
-    *(1.0, 2.5, 5.0, 7.5, 10.0, 20.0, 40.0, 80.0),
-)
-_LATENCY_BUCKETS = (
-    *(0.3, 0.5, 0.8, 1.0, 1.5, 2.0, 2.5, 5.0, 10.0, 15.0, 20.0, 30.0),
-    *(40.0, 50.0, 60.0, 120.0, 240.0, 480.0, 960.0, 1920.0),
-)
+"""Name, meaning and the seconds that are counted up to."""
+
 _REASONS = {
     FinishReason.STOP: "stop",
     FinishReason.LENGTH: "length",
@@ -86,26 +101,9 @@ class Meters:
         disable_created_metrics()  # type: ignore[no-untyped-call]  # a time beside every count, which nobody asks for
         self._registry = registry = CollectorRegistry(auto_describe=False)
         registry.register(_EngineCollector(snapshots))
-        self.ttft = Histogram(
-            f"{PREFIX}time_to_first_token_seconds",
-            "Seconds from a request over HTTP to its first token.",
-            (LABEL,),
-            buckets=_TTFT_BUCKETS,
-            registry=registry,
-        )
-        self.inter_token = Histogram(
-            f"{PREFIX}inter_token_latency_seconds",
-            "Seconds between a request's steps that brought tokens, over HTTP.",
-            (LABEL,),
-            buckets=_INTER_TOKEN_BUCKETS,
-            registry=registry,
-        )
-        self.latency = Histogram(
-            f"{PREFIX}e2e_request_latency_seconds",
-            "Seconds from a request over HTTP to its end.",
-            (LABEL,),
-            buckets=_LATENCY_BUCKETS,
-            registry=registry,
+        self.ttft, self.inter_token, self.latency = (
+            Histogram(PREFIX + name, doc, (LABEL,), buckets=buckets, registry=registry)
+            for name, doc, buckets in _HISTOGRAMS
         )
         self.ended = Counter(
             f"{PREFIX}request_success",

@@ -43,7 +43,9 @@ def model_runs(engine: EngineStatus, glyphs: Glyphs, *, chosen: str = "") -> lis
     if chosen and ready is engine.ready and chosen != engine.ready.model_name:
         return [*runs, Run(f"  {visible(chosen)}", Role.TEXT), Run("  not loaded yet", Role.FAINT)]
     assert ready is not None, "the default model is there"
-    details = f" {glyphs.dot} ".join(visible(part) for part in (ready.device, ready.dtype) if part)
+    # an endpoint that is named by its address says in its name where it is
+    device = "" if ready.is_endpoint and ready.device in ready.model_name else ready.device
+    details = f" {glyphs.dot} ".join(visible(part) for part in (device, ready.dtype) if part)
     return [
         *runs,
         Run(f"  {visible(ready.model_name)}", Role.TEXT),

@@ -37,7 +37,7 @@ def listed(scope: str = "all") -> list[str]:
 
 
 def test_chats_are_listed(chat_id):
-    other = write_chat([("q", "a")], title=HOSTILE)
+    other = write_chat([("q", "a")], title=HOSTILE, choice="")
     done = call("history", "list")
     assert done.code == 0
     assert "Fruit" in done.out
@@ -45,6 +45,7 @@ def test_chats_are_listed(chat_id):
     assert "\u202e" not in done.out
     by_id = {chat["id"]: chat for chat in records("list")}
     assert by_id[other]["title"] == HOSTILE
+    assert by_id[other]["model"] is None  # no choice: each run's default answers
     assert set(by_id[chat_id]) == {
         *("id", "title", "model", "created_at", "updated_at"),
         *("archived_at", "deleted_at", "forked_from", "is_of_compare"),

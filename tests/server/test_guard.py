@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import logging
 import socket
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from localpaged.errors import ConfigError
+from localpaged.server import api
+from localpaged.server.guard import BODY_PATHS
 from localpaged.server.listener import HttpServer
 from localpaged.server.settings import ServerSettings, address
 from testkit.http_server import GREEDY, Served, scripted
@@ -101,6 +104,23 @@ def test_a_body_that_a_page_could_send_unasked_is_refused(served: Served, kind):
         "/v1/chat/completions", content=b"{}", headers={"Content-Type": kind}
     )
     assert response.status_code == 415
+
+
+@pytest.mark.parametrize("kind", ["text/plain", "application/json"])
+def test_a_path_that_is_not_there_is_told_whatever_is_sent_to_it(served: Served, kind):
+    for path in ("/v1/responses", "/v1/embeddings", "/x"):
+        response = served.http.post(path, content=b"{}", headers={"Content-Type": kind})
+        assert response.status_code == 404
+    response = served.http.post("/health", content=b"{}", headers={"Content-Type": kind})
+    assert response.status_code == 405
+
+
+def test_every_path_that_reads_a_body_wants_json(served: Served):
+    for path in BODY_PATHS:
+        response = served.http.post(path, content=b"{}", headers={"Content-Type": "text/plain"})
+        assert response.status_code == 415
+    text = Path(api.__file__).read_text()
+    assert text.count('methods=["POST"]') == len(BODY_PATHS)
 
 
 @pytest.mark.parametrize(

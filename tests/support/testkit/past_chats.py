@@ -18,6 +18,7 @@ def write_chat(
     title: str = "past",
     system: str = "",
     last_status: TurnStatus = TurnStatus.DONE,
+    choice: str = "fake-model",
 ) -> str:
     """Write a chat of (question, answer) pairs; return its id. The history must not be open."""
     store = Store.open()
