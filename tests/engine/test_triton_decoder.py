@@ -16,7 +16,7 @@ from localpaged.engine.kv_storage import KVStorage
 from localpaged.engine.operators import torch_operators, triton_operators
 from localpaged.engine.params import SamplingParams
 from localpaged.engine.step_plan import PlannedRow, StepPlan
-from localpaged_kernels.paged_attention import cascade
+from localpaged_kernels.paged_attention import beginnings
 from localpaged_kernels.paged_attention.triton_cascade import groups_of
 from testkit.decoders import load_decoder, make_decoder_core
 from testkit.engine_runs import make_request, run
@@ -81,7 +81,7 @@ def test_preempted_and_evicted(tmp_path, host_use):
 
 @pytest.mark.parametrize("is_last_merging", [False, True], ids=["two launches", "last merges"])
 def test_those_that_share_a_beginning_attend_to_it_together(tmp_path, monkeypatch, is_last_merging):
-    monkeypatch.setattr(cascade, "SMALLEST_SAVING_TOKENS", 32)
+    monkeypatch.setattr(beginnings, "SMALLEST_SAVING_TOKENS", 32)
     groups = []
     operators = triton_operators(is_last_merging=is_last_merging)
 

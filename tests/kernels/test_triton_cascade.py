@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from localpaged_kernels.paged_attention import reference, triton_impl
-from localpaged_kernels.paged_attention.triton_cascade import groups_of
+from localpaged_kernels.paged_attention.beginnings import group_numbers, shared_beginnings
+from localpaged_kernels.paged_attention.triton_cascade import DeviceGroups, groups_of
 from testkit.triton_inputs import DEVICE, TOLERANCE, build_poisoned
 
 INT8 = torch.int8
@@ -83,6 +84,19 @@ def test_layers_follow_each_other_in_the_same_slots():
     queries, kv, _, batch = inputs()
     for factor in (1.0, 3.0, 0.1):
         check(queries * factor, kv, None, batch)
+
+
+@pytest.mark.parametrize("members", [(0, 1, 3), (2,)], ids=["one group", "nobody"])
+def test_groups_that_are_filled_up_with_empty_ones_mean_the_same(members):
+    queries, kv, _, batch = inputs(members=members)
+    found = shared_beginnings(batch.block_tables.tolist(), batch.seq_lens, block_size=16)
+    assert [beginning.rows for beginning in found] == ([members] if len(members) > 1 else [])
+    numbers = group_numbers(found, num_rows=4, block_size=16, is_padded=True)
+    filled = [numbers.members, numbers.starts, numbers.lens, numbers.skips]
+    assert [len(values) for values in filled] == [4, 3, 2, 4]
+    tensors = (torch.tensor(values, dtype=torch.int32, device=DEVICE) for values in filled)
+    batch.shared["device groups", DEVICE] = DeviceGroups(*tensors)
+    check(queries, kv, None, batch)
 
 
 def test_a_window_that_cuts_a_beginning_off_is_kept():

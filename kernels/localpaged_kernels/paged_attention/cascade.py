@@ -7,17 +7,15 @@ become rows of one product with its K and V, and each sequence adds only what is
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 import torch
 
+from localpaged_kernels.paged_attention.beginnings import shared_beginnings
+
 if TYPE_CHECKING:
     from localpaged_kernels.paged_attention.batch import AttentionBatch
-
-SMALLEST_SAVING_TOKENS = 256
-"""Tokens that need not be read again; below, the additional operators cost more."""
 
 
 class Cache(Protocol):
@@ -104,26 +102,17 @@ def _attend(
 
 def _find(batch: AttentionBatch) -> Cascade | None:
     tables = batch.block_tables.tolist()
-    by_first: dict[int, list[int]] = {}
-    for row, table in enumerate(tables):
-        by_first.setdefault(table[0], []).append(row)
-    groups, rest = [], []
-    for rows in by_first.values():
-        # The last token is everybody's own, so there is always a rest to put together with.
-        shortest = min((batch.seq_lens[row] - 1) // batch.block_size for row in rows)
-        count = _num_common([tables[row] for row in rows], limit=shortest)
-        if (len(rows) - 1) * count * batch.block_size >= SMALLEST_SAVING_TOKENS:
-            groups.append(_group(batch, rows, tables[rows[0]][:count]))
-        else:
-            rest += rows
-    return Cascade(tuple(groups), torch.tensor(sorted(rest))) if groups else None
-
-
-def _num_common(tables: Sequence[list[int]], *, limit: int) -> int:
-    low, high = min(tables), max(tables)
-    # What the smallest and the largest table begin with, all others begin with.
-    pairs = enumerate(zip(low[:limit], high[:limit], strict=True))
-    return next((place for place, (a, b) in pairs if a != b), limit)
+    found = shared_beginnings(tables, batch.seq_lens, block_size=batch.block_size)
+    if not found:
+        return None
+    grouped = {row for beginning in found for row in beginning.rows}
+    return Cascade(
+        tuple(
+            _group(batch, list(beginning.rows), tables[beginning.rows[0]][: beginning.num_blocks])
+            for beginning in found
+        ),
+        torch.tensor([row for row in range(len(tables)) if row not in grouped], dtype=torch.int64),
+    )
 
 
 def _group(batch: AttentionBatch, rows: list[int], shared: list[int]) -> Group:

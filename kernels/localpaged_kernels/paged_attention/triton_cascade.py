@@ -14,7 +14,7 @@ import torch
 
 from localpaged_kernels.card import Card, card_of
 from localpaged_kernels.launch import Launch
-from localpaged_kernels.paged_attention.cascade import cascade_of
+from localpaged_kernels.paged_attention.beginnings import group_numbers, shared_beginnings
 from localpaged_kernels.paged_attention.device_rows import DeviceRows
 from localpaged_kernels.paged_attention.triton_launches import (
     MAX_SPLITS,
@@ -39,7 +39,8 @@ class DeviceGroups:
 
     Group g has the decodes members[starts[g]] up to members[starts[g + 1]], which share their first
     lens[g] tokens, whole blocks. `skips` [decodes] are the tokens that each shares, 0 for those
-    that are in no group; everybody has at least one token behind them.
+    that are in no group; everybody has at least one token behind them. Only shapes are known to the
+    host: groups without members do nothing, so a launch that was captured fits whoever shares.
     """
 
     members: torch.Tensor
@@ -170,17 +171,18 @@ def _together(rows: DeviceRows, groups: DeviceGroups) -> DeviceRows:
 
 
 def _groups(batch: AttentionBatch, device: torch.device) -> DeviceGroups | None:
-    cascade = cascade_of(batch)
-    if cascade is None:
+    size = batch.block_size
+    found = shared_beginnings(batch.block_tables.tolist(), batch.seq_lens, block_size=size)
+    if not found:
         return None
-    lens = [len(group.shared) * batch.block_size for group in cascade.groups]
-    skips = torch.zeros(batch.num_decodes, dtype=torch.int32)
-    for group, length in zip(cascade.groups, lens, strict=True):
-        skips[group.rows] = length
-    counts = torch.tensor([0, *(len(group.rows) for group in cascade.groups)])
+    numbers = group_numbers(found, num_rows=batch.num_decodes, block_size=size)
+
+    def on_device(values: list[int]) -> torch.Tensor:
+        return torch.tensor(values, dtype=torch.int32).to(device)
+
     return DeviceGroups(
-        members=torch.cat([group.rows for group in cascade.groups]).to(torch.int32).to(device),
-        starts=counts.cumsum(0).to(torch.int32).to(device),
-        lens=torch.tensor(lens, dtype=torch.int32).to(device),
-        skips=skips.to(device),
+        members=on_device(numbers.members),
+        starts=on_device(numbers.starts),
+        lens=on_device(numbers.lens),
+        skips=on_device(numbers.skips),
     )
