@@ -125,12 +125,9 @@ def _weights(
         dtype=formats.activations,
         projection_dtype=formats.projections,
         with_four_bit=formats.has_four_bit,
+        device=None if layer is None else layer.torch_device,
         on_progress=lambda stage, done, total: on_load(LoadEvent(stage, done, total, "bytes")),
     )
-    if layer is not None:
-        # one after the other, so that nothing is long in both memories
-        for name in list(state):
-            state[name] = state[name].to(layer.torch_device)
     if formats.has_eight_bit:
         from localpaged.engine.eight_bit import to_eight_bit
 
