@@ -11,7 +11,7 @@ class Flight(Protocol):
     """A launched step. Engine thread only."""
 
     def wait(self) -> StepResult:
-        """Return what came out of the step; raises what broke it. Twice returns the same."""
+        """Return what came out of the step, once; raises what broke it."""
 
 
 @runtime_checkable

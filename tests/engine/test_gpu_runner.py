@@ -3,10 +3,13 @@
 The model is one of integers, so that everything can be compared exactly.
 """
 
+from random import Random
+
 import pytest
 import torch
 
 from localpaged.engine.block_pool import READ_PAD_BLOCK, WRITE_PAD_BLOCK
+from localpaged.engine.events import FinishReason
 from localpaged.engine.graphs import graph_sizes
 from localpaged.engine.params import BeamParams, Grammar
 from testkit.engine_runs import collect, drain, make_request, run
@@ -277,3 +280,38 @@ def test_the_pool_is_loud_and_nothing_behind_an_end_is_read():
     outcomes = run(ours.core, requests("a", max_tokens=12))
     expected = run(Bench(None).core, requests("a", max_tokens=12))
     assert outcomes["a"].token_ids == expected["a"].token_ids
+
+
+@pytest.mark.parametrize("walk", range(4))
+def test_whatever_comes_and_goes_each_answer_is_its_own(walk):
+    """Sizes change, the pool moves and is too small, answers are cut off and begun again."""
+    random = Random(walk)
+    ours = Bench(FakeDevice(), num_blocks=40, initial_blocks=12, slab_blocks=9, max_running=6)
+    outcomes, asked = {}, {}
+    for number in range(60):
+        if random.random() < 0.4:
+            prompt = [random.choice((4, 5)) for _ in range(random.randint(1, 30))]
+            request = make_request(
+                f"{number}",
+                prompt,
+                max_tokens=random.randint(1, 25),
+                temperature=random.choice((0.0, 0.8)),
+                top_k=random.choice((0, 7)),
+                seed=number,
+                repetition_penalty=random.choice((1.0, 1.0, 1.0, 1.37)),
+            )
+            asked[request.id] = request
+            collect(outcomes, ours.core.submit(request))
+        if random.random() < 0.1 and asked:
+            collect(outcomes, ours.core.cancel(random.choice(list(asked))))
+        for _ in range(random.randint(0, 4)):
+            collect(outcomes, ours.core.step())
+            ours.core.check()
+    drain(ours.core, outcomes)
+    assert len(asked) > 12 and ours.device.num_replays > 30
+    for name, request in asked.items():
+        alone = run(Bench(None).core, [request])[name]
+        found = outcomes[name].token_ids
+        assert found == alone.token_ids[: len(found)]
+        is_cut = outcomes[name].finish.reason is FinishReason.CANCELLED
+        assert is_cut or len(found) == len(alone.token_ids)
