@@ -145,6 +145,7 @@ def take_snapshot(
         decode_tokens_per_s=metrics.tokens_per_s(now_s),
         ttft_samples=metrics.ttft.samples(),
         inter_token_samples=metrics.inter_token.samples(),
+        runner_note=runner_note,
     )
 
 

@@ -29,8 +29,8 @@ class EngineSnapshot:
     Pinned blocks are held. `host_` counts blocks of host memory. `filled_slots` are those slots of
     held blocks that have KV. `taken_s` is on the engine's monotonic clock. `ttft_samples` and
     `inter_token_samples` are the latest measurements, for `latency.percentiles`. `docs/stats.md`
-    defines every count. `weight_bytes` None: not known. `runner_note` says why a GPU's steps are not
-    launched as graphs; empty where they are, and on the CPU.
+    defines every count. `weight_bytes` None: not known. `runner_note` says why a GPU's steps are
+    not launched as graphs; empty where they are, and on the CPU.
     `device_` bytes are of the card that computes, whoever has them; None on the processor.
     """
 
@@ -70,3 +70,4 @@ class EngineSnapshot:
     decode_tokens_per_s: float = 0.0
     ttft_samples: bytes = b""
     inter_token_samples: bytes = b""
+    runner_note: str = ""
