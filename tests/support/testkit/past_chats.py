@@ -46,7 +46,7 @@ def write_chat(
             )
         )
     tip = messages[-1].hash if messages else None
-    chat = Chat(chat_id, title, tip, "fake-model", "", STARTED_AT, STARTED_AT + len(turns))
+    chat = Chat(chat_id, title, tip, choice, "", STARTED_AT, STARTED_AT + len(turns))
     store.submit(Write(messages=messages, new_chats=(chat,), turns=rows)).result(timeout=10)
     failure = store.close()
     assert failure is None
