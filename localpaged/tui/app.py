@@ -240,7 +240,7 @@ class LocalPagedApp(App[None]):
         """Take events, draw, save what is due; return whether something moves by itself."""
         if not self.screen_stack:
             return False  # the app is being closed
-        if not self.chat.is_mounted or self._service is None:
+        if not self.chat.is_there or self._service is None:
             return True
         changes = self.workspace.take(self._bridge.drain())
         try:
@@ -267,7 +267,7 @@ class LocalPagedApp(App[None]):
                     has_ended=changes.has_ended,
                 )
             # one that is still being put together draws all there is when it stands
-            if self.screen.is_mounted and isinstance(self.screen, LiveScreen):
+            if isinstance(self.screen, LiveScreen) and self.screen.is_there:
                 is_moving = self.screen.beat(snapshot, changes) or is_moving
             self.commands.drafts.keep_if_due()
             self._follow_history()

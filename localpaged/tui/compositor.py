@@ -92,6 +92,11 @@ class OwnScreen(Screen[Result]):
         super().__init__(**options)
         self._compositor = FrugalCompositor()
 
+    @property
+    def is_there(self) -> bool:
+        """Whether it is put together, and is not being taken away: it may be drawn."""
+        return self.is_mounted and not (self._pruning or self._closing or self._closed)
+
 
 class Dialog(ModalScreen[Result]):
     """A dialog of ours; the screen below it shows around it."""

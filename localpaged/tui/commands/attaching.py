@@ -7,8 +7,6 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING
 
-from textual.app import ScreenStackError
-
 from localpaged.abilities import Ability
 from localpaged.chat.attached import file_block
 from localpaged.engine.params import BLOCK_SIZE_TOKENS
@@ -146,15 +144,7 @@ class AttachingCommands(CommandGroup):
         return f"{told}, {percent(blocks, pool)} of the pool" if pool else told
 
     def _run(self, work: Work) -> None:
-        begin(self._app, partial(_until_the_end, work), name="attaching")
-
-
-async def _until_the_end(work: Work) -> None:
-    try:
-        await work()
-    except ScreenStackError:
-        # the app has ended meanwhile: what was counted is for nobody
-        return
+        begin(self._app, work, name="attaching")
 
 
 def _price(tokens: int) -> Price:

@@ -117,12 +117,12 @@ class BlocksScreen(OwnScreen[str | None]):
         self._owner.nudge()
 
     def _seen(self) -> None:
-        if self.is_mounted:
+        if self.is_there:
             self._show()
             self._read_cursor()
 
     def _read(self) -> None:
-        if self.is_mounted:
+        if self.is_there:
             self._show_details()
 
     def _read_cursor(self) -> None:

@@ -12,5 +12,9 @@ from localpaged.tui.workspace import Changes
 class LiveScreen(Protocol):
     """A screen that is drawn at the coordinator's pace while it is the uppermost one."""
 
+    @property
+    def is_there(self) -> bool:
+        """Whether it may be drawn."""
+
     def beat(self, snapshot: EngineSnapshot, changes: Changes) -> bool:
         """Draw what changed; return whether something moves by itself. UI thread."""

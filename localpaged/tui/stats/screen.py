@@ -31,6 +31,7 @@ from localpaged.tui.stats.source import StatsSource, look
 from localpaged.tui.stats.view import InkView
 from localpaged.tui.stats.watch import Watch
 from localpaged.tui.widgets.status_line import StatusLine
+from localpaged.tui.workers import begin
 
 if TYPE_CHECKING:
     from textual import events
@@ -105,7 +106,7 @@ class StatsScreen(OwnScreen[None]):
 
     def on_mount(self) -> None:
         """Begin to look."""
-        self.run_worker(self._keep_looking(), name="stats", exit_on_error=True)
+        begin(self, self._keep_looking, name="stats")
 
     async def _keep_looking(self) -> None:
         while True:
@@ -134,7 +135,7 @@ class StatsScreen(OwnScreen[None]):
 
     def draw(self) -> None:
         """Show what is known now; what looks as before costs nothing on the terminal."""
-        if not self.is_mounted:
+        if not self.is_there:
             return
         watch, glyphs = self.watched, self._glyphs
         cells = self.size.width - 4
