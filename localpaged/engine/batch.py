@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from typing import TYPE_CHECKING
 
 import torch
 
 from localpaged.engine.block_pool import READ_PAD_BLOCK
 from localpaged.engine.step_plan import PlannedRow, StepPlan
 from localpaged_kernels import AttentionBatch
+from localpaged_kernels.paged_attention.beginnings import group_numbers, shared_beginnings
 from localpaged_kernels.paged_attention.device_rows import DeviceRows
+
+if TYPE_CHECKING:
+    from localpaged_kernels.paged_attention.triton_cascade import DeviceGroups
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,16 +76,17 @@ def device_attention(
     num_decodes: int,
     block_size: int,
     block_tables: torch.Tensor | None = None,
+    groups: DeviceGroups | None = None,
 ) -> AttentionBatch:
     """Return the batch of rows that are on their device, where alone they are looked at.
 
-    `block_tables` of the decodes, on the host, let those that share a beginning be found; without
-    them nobody shares.
+    `groups` share a beginning; where `block_tables` of the decodes are given, on the host, they are
+    still to be found.
     """
     device = rows[0].lens.device
     shared: dict[object, object] = {("device rows", device): rows}
     if block_tables is None:
-        shared["device groups", device] = None
+        shared["device groups", device] = groups
     return AttentionBatch(
         tables=(),
         runs=(),
@@ -112,6 +119,48 @@ def device_rows(
     num_queries = num_tokens - num_decodes
     chunks = DeviceRows(wide_tables, lens[num_decodes:], starts, num_decodes, num_queries)
     return (decodes, chunks) if num_decodes else (chunks,)
+
+
+def group_fields(count: int) -> tuple[tuple[str, int], ...]:
+    """Return the names and sizes, int32, of what tells who of `count` decodes shares a beginning.
+
+    They take the same room whoever shares.
+    """
+    return (
+        ("members", count),
+        ("group_starts", count // 2 + 1),
+        ("group_lens", count // 2),
+        ("skips", count),
+    )
+
+
+def device_groups(fields: Mapping[str, torch.Tensor]) -> DeviceGroups:
+    """Return the groups that `group_fields` tell."""
+    from localpaged_kernels.paged_attention.triton_cascade import DeviceGroups
+
+    return DeviceGroups(
+        fields["members"], fields["group_starts"], fields["group_lens"], fields["skips"]
+    )
+
+
+def find_groups(
+    rows: Sequence[PlannedRow], *, count: int, block_size: int
+) -> Mapping[str, list[int]] | None:
+    """Return the numbers for `group_fields` of `count` decodes, the first of which are `rows`.
+
+    None where nobody shares a beginning that is worth it.
+    """
+    tables = [row.block_table for row in rows]
+    found = shared_beginnings(tables, [row.end for row in rows], block_size=block_size)
+    if not found:
+        return None
+    told = group_numbers(found, num_rows=count, block_size=block_size, is_padded=True)
+    return {
+        "members": told.members,
+        "group_starts": told.starts,
+        "group_lens": told.lens,
+        "skips": told.skips,
+    }
 
 
 def fresh_rests(plan: StepPlan, *, block_size: int) -> list[int]:

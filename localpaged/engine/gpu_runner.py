@@ -120,8 +120,7 @@ class GpuRunner:
         with torch.inference_mode(), self._device.step():
             side = self._sides.take()
             self._static.upload(side, (), count=1, places={})
-            if self._graphs.size_for(1) is not None:
-                self._graphs.run(1)
+            self._graphs.run(1, has_groups=False)
             side.user = self._download(
                 side, self._static.results_layout, self._static.results, lambda host: []
             )
@@ -156,8 +155,8 @@ class GpuRunner:
     ) -> DeviceFlight:
         static, rows = self._static, plan.rows
         side = self._sides.take()
-        static.upload(side, rows, count=size, places=places)
-        self._graphs.run(size)
+        has_groups = static.upload(side, rows, count=size, places=places)
+        self._graphs.run(size, has_groups=has_groups)
         own: Mapping[SequenceId, int] = {}
         if all(row.is_plain for row in rows):
             layout, piece = static.results_layout, static.results
@@ -177,10 +176,10 @@ class GpuRunner:
         side.user = flight = self._download(side, layout, piece, read, places=own, swap_s=swap_s)
         return flight
 
-    def _decode(self, size: int) -> None:
+    def _decode(self, size: int, has_groups: bool) -> None:
         """A step of `size` rows on static memory: what graphs record."""
         static = self._static
-        hidden = self._model.forward(static.batch(size), self._kv)
+        hidden = self._model.forward(static.batch(size, has_groups=has_groups), self._kv)
         logits = self._logits[:size]
         logits.copy_(self._model.logits(hidden))
         self._sampler.draw(

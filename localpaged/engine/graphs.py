@@ -23,17 +23,18 @@ def graph_sizes(max_rows: int) -> tuple[int, ...]:
 
 
 class DecodeGraphs:
-    """Records a size when it is first needed. Engine thread only.
+    """Records a step when it is first needed. Engine thread only.
 
-    `work(size)` is a step on static memory. Graphs hold addresses of the KV, so they are given up
-    when `address()` is another one than when they were recorded. A size that cannot be recorded is
-    not tried again: `note` then says why steps are launched operator by operator.
+    `work(size, has_groups)` is a step on static memory; there is a graph for rows that share a
+    beginning and one for those that do not. Graphs hold addresses of the KV, so they are given up
+    when `address()` is another one than when they were recorded. After a step could not be recorded
+    no other is tried: `note` then says why steps without a graph go operator by operator.
     """
 
     def __init__(
         self,
         device: DeviceLayer,
-        work: Callable[[int], None],
+        work: Callable[[int, bool], None],
         *,
         max_rows: int,
         address: Callable[[], object],
@@ -45,24 +46,25 @@ class DecodeGraphs:
         self._work = work
         self._address = address
         self._recorded_at: object = None
-        self._graphs: dict[int, Replayable] = {}
+        self._graphs: dict[tuple[int, bool], Replayable] = {}
 
     def size_for(self, num_rows: int) -> int | None:
-        """Return the size of the graph for so many rows; None where there is and will be none."""
-        self._give_up_stale()
-        size = next((size for size in self.sizes if size >= num_rows), None)
-        if size is None or (self.note and size not in self._graphs):
-            return None
-        return size
+        """Return the size of the graph for so many rows; None for more than there are."""
+        return next((size for size in self.sizes if size >= num_rows), None)
 
-    def run(self, size: int) -> None:
+    def run(self, size: int, *, has_groups: bool) -> None:
         """Do the step whose input was brought to static memory; raises what breaks it."""
-        graph = self._graphs.get(size)
+        self._give_up_stale()
+        key = (size, has_groups)
+        graph = self._graphs.get(key)
         if graph is not None:
             graph.replay()
             return
+        if self.note:
+            self._work(size, has_groups)
+            return
         try:
-            self._graphs[size] = self._device.capture(lambda: self._work(size))
+            self._graphs[key] = self._device.capture(lambda: self._work(size, has_groups))
             self.num_captures += 1
         except CaptureFailed as error:
             log.warning("no graph of %d rows: %s", size, error)

@@ -13,7 +13,14 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from localpaged.engine.batch import Batch, device_attention, device_rows
+from localpaged.engine.batch import (
+    Batch,
+    device_attention,
+    device_groups,
+    device_rows,
+    find_groups,
+    group_fields,
+)
 from localpaged.engine.block_pool import READ_PAD_BLOCK, WRITE_PAD_BLOCK
 from localpaged.engine.device import DeviceLayer
 from localpaged.engine.drawing import uniform
@@ -76,8 +83,10 @@ class StaticBatch:
             known = self._inputs[count] = Inputs(piece, layout, fields, draws)
         return known
 
-    def batch(self, count: int) -> Batch:
+    def batch(self, count: int, *, has_groups: bool) -> Batch:
         """Return the batch of a step of `count` rows; calls operators, which may be recorded.
+
+        With `has_groups` those that share a beginning attend to it together.
 
         A row that goes on with a token which the host does not know takes it from `tokens`.
         """
@@ -97,6 +106,7 @@ class StaticBatch:
                 seq_lens=(self._width * self._block_size,) * count,
                 num_decodes=count,
                 block_size=self._block_size,
+                groups=device_groups(fields) if has_groups else None,
             ),
         )
 
@@ -107,8 +117,8 @@ class StaticBatch:
         *,
         count: int,
         places: Mapping[SequenceId, int],
-    ) -> None:
-        """Begin to bring `rows`, filled up to `count`, to the device.
+    ) -> bool:
+        """Begin to bring `rows`, filled up to `count`, to the device; return whether some share.
 
         `places` tells where in `tokens` a sequence's unknown token is.
         """
@@ -128,7 +138,11 @@ class StaticBatch:
         self._write_tokens(arrays, rows, places)
         _write_draws(arrays, rows)
         self._pad(arrays, len(rows))
+        groups = find_groups(rows, count=count, block_size=self._block_size)
+        for name, numbers in (groups or {}).items():
+            arrays[name][:] = numbers
         self._device.upload(memory, inputs.piece)
+        return groups is not None
 
     def _layout(self, count: int) -> Layout:
         whole, short = torch.int64, torch.int32
@@ -137,6 +151,7 @@ class StaticBatch:
                 *(Field(n, whole, (count,)) for n in ("token_ids", "places", "positions", "slots")),
                 *draw_fields(count),
                 Field("lens", short, (count,)),
+                *(Field(name, short, (size,)) for name, size in group_fields(count)),
                 Field("tables", short, (count, self._width)),
             )
         )

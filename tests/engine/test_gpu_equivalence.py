@@ -11,6 +11,7 @@ import torch
 import transformers
 
 from localpaged.engine.operators import triton_operators
+from localpaged_kernels.paged_attention import beginnings
 from testkit.decoders import load_decoder, make_decoder_core
 from testkit.engine_runs import collect, drain, make_request
 from testkit.fake_device import FakeDevice
@@ -23,7 +24,7 @@ pytestmark = pytest.mark.skipif(
 
 PROMPT = torch.randint(3, 300, (40,), generator=torch.Generator().manual_seed(1)).tolist()
 TINY = {"num_hidden_layers": 1, "hidden_size": 32, "intermediate_size": 32, "head_dim": 16}
-MAX_TOKENS = 5
+MAX_TOKENS = 4
 
 
 def generate(folder, prompt):
@@ -40,18 +41,19 @@ def generate(folder, prompt):
     return output[0, len(prompt) :].tolist()
 
 
-def test_chats_with_hits_in_a_pool_too_small_answer_as_transformers_does(tmp_path):
+def test_chats_with_hits_in_a_pool_too_small_answer_as_transformers_does(tmp_path, monkeypatch):
+    monkeypatch.setattr(beginnings, "SMALLEST_SAVING_TOKENS", 16)
     save_tiny_model(tmp_path, "qwen3", **TINY)
     decoder, _ = load_decoder(tmp_path, operators=triton_operators())
     device = FakeDevice()
     core = make_decoder_core(
         decoder,
-        num_blocks=3,
+        num_blocks=4,
         max_running=2,
-        make_runner=triton_runner(decoder, device, max_rows=2, num_blocks=3),
+        make_runner=triton_runner(decoder, device, max_rows=2, num_blocks=4),
     )
-    # both need a second block soon, and there are three
-    prompts = {"a": PROMPT[:14], "b": PROMPT[20:34], "hit": [*PROMPT[:14], 9]}
+    # Both begin with one block, which they attend to together; each needs a third one soon.
+    prompts = {"a": PROMPT[:30], "b": [*PROMPT[:16], *PROMPT[20:34]], "hit": [*PROMPT[:30], 9]}
     outcomes = {}
     for name in "ab":
         request = make_request(name, prompts[name], max_tokens=MAX_TOKENS)
@@ -63,4 +65,6 @@ def test_chats_with_hits_in_a_pool_too_small_answer_as_transformers_does(tmp_pat
         assert outcomes[name].token_ids == generate(tmp_path, prompt), name
     told = core.snapshot()
     assert told.preemptions > 0 and told.runner_note == ""
-    assert device.num_replays > 0 and device.num_captures == 2
+    assert outcomes["hit"].finish.usage.cached_tokens >= 29
+    assert device.num_replays > 0
+    assert device.num_captures == 2  # one row alone, two that share their beginning
