@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Protocol
+from typing import Any, Protocol
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -147,7 +148,7 @@ class Api:
             raw = await self._body(request)
             make = partial(make_order, raw, self._known, client=_client_of(request))
             readers = self._readers if len(raw) < LARGE_BODY_BYTES else self._large_reader
-            order = await asyncio.get_running_loop().run_in_executor(readers, make)
+            order = await _read_for(request, readers, make)
             return self._answering(order, shape_type)
         except BaseException:
             self._leave_place()
@@ -201,6 +202,32 @@ class Api:
 def _client_of(request: Request) -> str:
     client = request.client
     return "" if client is None else f"{client.host}:{client.port}"
+
+
+async def _read_for(
+    request: Request, readers: ThreadPoolExecutor, make: Callable[[], Order]
+) -> Order:
+    """Return what `make` returns on a thread. Raises ClientDisconnect when its client goes away.
+
+    What has not begun then is not begun; what has goes on alone, and nobody waits for it.
+    """
+    reading = asyncio.get_running_loop().run_in_executor(readers, make)
+    leaving = asyncio.ensure_future(_left(request))
+    try:
+        both: set[asyncio.Future[Any]] = {reading, leaving}
+        await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+        if not reading.done():
+            reading.cancel()
+            raise ClientDisconnect
+        return reading.result()
+    finally:
+        leaving.cancel()
+
+
+async def _left(request: Request) -> None:
+    """Return when the client of a request that was read whole is gone."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
 
 
 def _too_large(limit: int) -> ApiError:

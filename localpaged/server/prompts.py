@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,6 +28,9 @@ from localpaged.server.offer import Offer, Served
 from localpaged.server.recent_answers import RecentAnswers
 
 MAX_USER_CHARS = 64
+
+MOST_CHARS_A_TOKEN = 512
+"""More than any tokenizer puts into one; so long a text has so many tokens at least."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +59,8 @@ def chat_order(raw: bytes, known: Known, *, client: str) -> Order:
     model = served.model
     style: ToolStyle = model.tool_style if isinstance(model, ToolChatModel) else "hermes"
     asked = wanted.for_style(style)
+    said = (message.text for message in wanted.messages if message.role != "assistant")
+    _refuse_endless(said, served, "messages")
     ids = _rendered(model, wanted, known.recent)
     is_bounded = asked.sampling.grammar is not None
     kind = AnswerKind(
@@ -75,6 +80,8 @@ def completion_order(raw: bytes, known: Known, *, client: str) -> Order:
     """Return what a body of a completion asks for. Raises ApiError."""
     served, body = _served(raw, known.offer)
     wanted = completion_asked(body, known.sampling)
+    if isinstance(wanted.prompt, str):
+        _refuse_endless((wanted.prompt,), served, "prompt")
     ids = _encoded(served.model, wanted)
     kind = AnswerKind(
         model=served.model,
@@ -102,6 +109,17 @@ def _rendered(model: ChatModel, wanted: ChatAsked, recent: RecentAnswers) -> tup
         return model.render(messages)
     except LocalPagedError as error:
         raise api_error_of(error) from error
+
+
+def _refuse_endless(texts: Iterable[str], served: Served, param: str) -> None:
+    """Raise ApiError for what cannot fit, before seconds are spent on cutting it into tokens.
+
+    Nobody could end that, not even its client by going away. Templates leave out what surrounds a
+    text and old thoughts of answers, which therefore do not count.
+    """
+    least = sum(len(text.strip()) for text in texts) // MOST_CHARS_A_TOKEN
+    if least > served.context_length:
+        raise too_long(context=served.context_length, prompt=least, answer=None, param=param)
 
 
 def _encoded(model: ChatModel, wanted: CompletionAsked) -> tuple[int, ...]:

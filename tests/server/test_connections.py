@@ -180,6 +180,34 @@ def test_large_bodies_are_read_behind_one_another_and_hold_up_nobody():
                 thread.join(timeout=10)
 
 
+def test_a_client_that_goes_away_while_its_body_is_read_gives_its_place_back():
+    large = [{"role": "user", "content": "x" * (LARGE_BODY_BYTES + 1)}]
+    with scripted(("quick",), max_requests=1) as served:
+        render, may_go_on, begun = served.model.render, threading.Event(), []
+
+        def slowly(messages: Any, **options: Any) -> Any:
+            if len(messages[0].text) > LARGE_BODY_BYTES:
+                begun.append(messages)
+                may_go_on.wait(10)
+            return render(messages, **options)
+
+        served.model.render = slowly
+        try:
+            first = ask_raw(served, messages=large)
+            wait_until(lambda: bool(begun))
+            assert served.chat().status_code == 429
+            first.close()
+            wait_until(lambda: served.chat().status_code == 200)
+            # the thread is still taken; what is behind it and left by its client never begins
+            second = ask_raw(served, messages=large)
+            wait_until(lambda: served.chat().status_code == 429)
+            second.close()
+            wait_until(lambda: served.chat().status_code == 200)
+        finally:
+            may_go_on.set()
+        assert len(begun) == 1
+
+
 def test_open_streams_may_end_when_the_server_stops():
     with scripted((["a"] * 60,), tokens_per_s=100.0, grace_s=10.0) as served:
         lines: list[str] = []

@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from localpaged.errors import EngineError, GrammarFailed, PromptTooLong, StepFailed
+from localpaged.server.prompts import MOST_CHARS_A_TOKEN
 from testkit.http_server import Served, scripted
 from testkit.scripted_engine import Answer
 
@@ -183,6 +184,24 @@ def test_a_prompt_that_is_too_long_tells_its_numbers(served: Served):
 
     assert error["code"] == "context_length_exceeded"
     assert "maximum context length is 8192 tokens" in error["message"]
+
+
+def test_what_can_never_fit_is_refused_before_it_is_cut_into_tokens(served: Served, monkeypatch):
+    def render(*_: Any, **__: Any) -> Any:
+        raise AssertionError("it was cut into tokens")
+
+    monkeypatch.setattr(served.model, "render", render)
+    error = error_of(served.chat("x" * (8_193 * MOST_CHARS_A_TOKEN)))
+
+    assert error["code"] == "context_length_exceeded"
+    assert "resulted in 8193 tokens" in error["message"]
+
+
+def test_spaces_around_a_text_do_not_count_as_templates_leave_them_out(served: Served, monkeypatch):
+    render = served.model.render
+    monkeypatch.setattr(served.model, "render", lambda messages, **_: render(messages[:0]))
+    padded = " " * (8_193 * MOST_CHARS_A_TOKEN)
+    assert served.chat(f"{padded}hi{padded}").status_code == 200
 
 
 def test_a_request_while_the_model_loads_is_told_to_come_again():
