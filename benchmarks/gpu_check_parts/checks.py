@@ -45,14 +45,15 @@ WARM = "first token of a known prefix of 4,000 tokens: times sooner"
 MANY = "256 sequences: times the tokens of generate one by one"
 REQUESTS = "requests a second: times those of static batches in the same memory"
 
-MACHINE = Check("machine", "The machine", "gpu_check_parts.check_machine", 25)
+_PARTS = "gpu_check_parts"
+MACHINE = Check("machine", "The machine", f"{_PARTS}.check_machine", 25)
 CHECKS = (
-    Check("kernels", "Kernels and references", "gpu_check_parts.check_kernels", 40, shards=6),
-    Check(
-        "times",
-        "Kernels' times",
-        "gpu_check_parts.check_times",
-        32,
-        (BESIDE_VARLEN, LONG_BANDWIDTH),
-    ),
+    Check("kernels", "Kernels and references", f"{_PARTS}.check_kernels", 40, shards=6),
+    Check("engine", "Engine and transformers", f"{_PARTS}.check_engine", 22),
+    Check("times", "Kernels' times", f"{_PARTS}.check_times", 28, (BESIDE_VARLEN, LONG_BANDWIDTH)),
+    Check("speed", "Tokens a second", f"{_PARTS}.check_speed", 44, (HALF_BANDWIDTH, MANY)),
+    Check("graphs", "Graphs and host time", f"{_PARTS}.check_graphs", 16, (HOST_WORK,)),
+    Check("cascade", "Cascade attention", f"{_PARTS}.check_cascade", 14),
+    Check("first-token", "First token", f"{_PARTS}.check_first_token", 14, (WARM,)),
+    Check("traffic", "Requests a second", f"{_PARTS}.check_traffic", 44, (REQUESTS,)),
 )

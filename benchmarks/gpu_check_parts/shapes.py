@@ -50,14 +50,14 @@ MODELS = {
 """By name, the largest first."""
 
 TINY = _qwen3(
-    hidden_size=64,
-    intermediate_size=96,
-    num_layers=2,
-    num_heads=4,
+    hidden_size=32,
+    intermediate_size=48,
+    num_layers=1,
+    num_heads=2,
     is_tied=True,
-    num_kv_heads=2,
+    num_kv_heads=1,
     head_dim=32,
-    vocab_size=320,
+    vocab_size=128,
     context_length=512,
 )
 

@@ -1,9 +1,5 @@
 """The model of a GPU counts what a kernel moves and computes, and says that it is a model."""
 
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 
 import gpu_model
@@ -11,7 +7,6 @@ from gpu_check_parts.shapes import MODELS, QWEN3_06B, QWEN3_4B, num_parameters
 from gpu_model import CARDS, bound_tokens_per_s, kernels_of, longest_context, written_in
 
 CARD = CARDS[1]
-SCRIPT = Path(gpu_model.__file__)
 
 
 def step(name, **numbers):
@@ -77,6 +72,7 @@ def test_a_document_without_a_place_for_the_tables_is_refused():
         written_in("nothing", "tables")
 
 
-def test_the_script_says_that_it_measures_nothing():
-    done = subprocess.run([sys.executable, SCRIPT], capture_output=True, text=True, check=True)
-    assert done.stdout.startswith("A MODEL, NOT A MEASUREMENT")
+def test_the_script_says_that_it_measures_nothing(capsys, monkeypatch):
+    monkeypatch.setattr("sys.argv", ["gpu_model.py"])
+    assert gpu_model.main() == 0
+    assert capsys.readouterr().out.startswith("A MODEL, NOT A MEASUREMENT")

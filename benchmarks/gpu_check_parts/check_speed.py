@@ -1,0 +1,156 @@
+"""Check 4: tokens a second at 1, 8, 32 and 256 sequences, beside transformers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gpu_check_parts.bench import Bench
+from gpu_check_parts.check_machine import bandwidth
+from gpu_check_parts.checks import HALF_BANDWIDTH, MANY
+from gpu_check_parts.choosing import TINY_NAME, give_back, largest
+from gpu_check_parts.entries import Entry, Figure, Skip
+from gpu_check_parts.figures import many, per_second
+from gpu_check_parts.ours import Ours, Sizes
+from gpu_check_parts.shapes import QWEN3_4B, QWEN3_8B, num_parameters
+from gpu_check_parts.stopwatch import times_of
+from gpu_check_parts.theirs import Theirs
+from localpaged.decoder_config import DecoderConfig
+
+SEQUENCES = (1, 8, 32, 256)
+PROMPT_TOKENS, ROOM_TOKENS = 128, 96
+STEPS, WARM_STEPS = 30, 6
+THEIR_STEPS = 24
+CONTINUOUS = (32, 256)
+CONTINUOUS_TOKENS = 32
+OUR_S, THEIR_S, CONTINUOUS_S = 4.0, 6.0, 8.0
+LEAST_SHARE, LEAST_TIMES = 0.65, 10.0
+LARGE = (TINY_NAME, QWEN3_8B, QWEN3_4B)
+"""Models of which a share of the bandwidth is asked; smaller ones are held up by their launches."""
+
+
+def run(bench: Bench) -> Iterator[Entry]:
+    """Yield our figures, then theirs beside them: of the largest model that has room for each."""
+    speed = bandwidth(bench)
+    yield speed
+    counts = bench.pick(SEQUENCES, (1, 2))
+    plans: dict[str, tuple[DecoderConfig, list[int]]] = {}
+    for count in counts:
+        chosen = largest(bench, sizes_for(bench, count))
+        if isinstance(chosen, Skip):
+            yield Skip(f"{many(count)}: {chosen.what}", chosen.why)
+            continue
+        plans.setdefault(chosen[0], (chosen[1], []))[1].append(count)
+    if not any(counts[-1] in wanted for _, wanted in plans.values()):
+        yield Skip(MANY, "no model has room for so many")
+    for name, (config, wanted) in plans.items():
+        yield from _model(bench, name, config, wanted, per_s=speed.median * 1e9)
+        give_back(bench)
+
+
+def sizes_for(bench: Bench, sequences: int) -> Sizes:
+    """Return the sizes of an engine for so many sequences."""
+    if bench.is_rehearsal:
+        return Sizes(256, 128, 4, 64)
+    return Sizes(sequences * (PROMPT_TOKENS + ROOM_TOKENS), 1_024, max(sequences, 8))
+
+
+def _model(
+    bench: Bench, name: str, config: DecoderConfig, counts: list[int], *, per_s: float
+) -> Iterator[Entry]:
+    ours: dict[int, Figure] = {}
+    engine = Ours(bench, config, sizes_for(bench, max(counts)))
+    for count in counts:
+        lack = bench.lacks_time(f"{name}, {many(count)}", OUR_S)
+        if lack is not None:
+            yield lack
+            continue
+        ours[count] = _ours(bench, engine, name, config, count, per_s)
+        yield ours[count]
+        if count == 1:
+            yield _share_bar(bench, name, ours[count])
+    del engine
+    give_back(bench)
+    lack = bench.lacks_time(f"transformers with {name}", 2 * THEIR_S)
+    if lack is not None:
+        yield lack
+        return
+    yield from _theirs(bench, name, config, ours)
+
+
+def _ours(
+    bench: Bench, engine: Ours, name: str, config: DecoderConfig, count: int, per_s: float
+) -> Figure:
+    prompt_tokens = bench.pick(PROMPT_TOKENS, 17)
+    steps = engine.decode_steps(
+        count,
+        prompt_tokens=prompt_tokens,
+        steps=bench.pick(STEPS, 2),
+        warm_steps=bench.pick(WARM_STEPS, 1),
+    )
+    step_s = times_of(steps.seconds).median
+    share = _moved_bytes(config, count, prompt_tokens) / step_s / per_s
+    return per_second(
+        f"{name}, {many(count)}, localpaged",
+        "tok/s",
+        count,
+        steps.seconds,
+        facts={"ms a step": step_s * 1e3, "of the bandwidth": share},
+        note=engine.note,
+    )
+
+
+def _moved_bytes(config: DecoderConfig, sequences: int, tokens: int) -> int:
+    """Return the bytes of weights and KV that a step has to read, and nothing else."""
+    embedding = 0 if config.is_tied else config.vocab_size * config.hidden_size
+    weights = (num_parameters(config) - embedding) * 2
+    return weights + sequences * tokens * config.kv_bytes_per_token(2)
+
+
+def _share_bar(bench: Bench, name: str, figure: Figure) -> Entry:
+    if name not in LARGE:
+        return Skip(HALF_BANDWIDTH, f"{name} is the largest model that fits, 4B is asked for")
+    share = figure.facts["of the bandwidth"]
+    return bench.at_least(HALF_BANDWIDTH, share, LEAST_SHARE, "share", note=name)
+
+
+def _theirs(
+    bench: Bench, name: str, config: DecoderConfig, ours: dict[int, Figure]
+) -> Iterator[Entry]:
+    theirs = Theirs(bench, config)
+    # One by one is as fast as one alone.
+    for count in dict.fromkeys((1, *ours)):
+        title = f"{name}, {many(count)}, transformers generate"
+        lack = bench.lacks_time(title, THEIR_S)
+        if lack is not None:
+            yield lack
+            continue
+        made = theirs.decode_per_s(
+            count,
+            prompt_tokens=bench.pick(PROMPT_TOKENS, 17),
+            steps=bench.pick(THEIR_STEPS, 2),
+        )
+        beside = {"localpaged": ours[count].median} if count in ours else {}
+        yield Figure(title, "tok/s", made, made, made, 1, beside)
+        if count == 1 and max(ours, default=0) == bench.pick(SEQUENCES[-1], 2):
+            times = ours[max(ours)].median / made
+            yield bench.at_least(MANY, times, LEAST_TIMES, "times", note=name)
+    for count in bench.pick(CONTINUOUS, (2,)):
+        if count in ours:
+            yield _continuous(bench, theirs, name, count, ours[count].median)
+
+
+def _continuous(bench: Bench, theirs: Theirs, name: str, count: int, ours: float) -> Entry:
+    """Time transformers' continuous batching, which may not run on this machine."""
+    title = f"{name}, {many(count)}, transformers continuous batching, prompts read as well"
+    lack = bench.lacks_time(title, CONTINUOUS_S)
+    if lack is not None:
+        return lack
+    try:
+        made = theirs.continuous_per_s(
+            count,
+            prompt_tokens=bench.pick(PROMPT_TOKENS, 17),
+            num_tokens=bench.pick(CONTINUOUS_TOKENS, 2),
+        )
+    except Exception as error:  # a fault of theirs is none of ours
+        return Skip(title, f"{type(error).__name__}: {str(error)[:200]}")
+    return Figure(title, "tok/s", made, made, made, 1, {"localpaged, decoding": ours})
