@@ -15,6 +15,7 @@ from localpaged import paths
 from localpaged.doctor import places
 from localpaged.doctor.examine import Seams, examine
 from localpaged.doctor.fact import Verdict, gathered
+from localpaged.doctor.nvidia import Nvidia
 from localpaged.doctor.packages import package_facts
 from localpaged.doctor.terminal import Streams
 from localpaged.models.catalogue import DEFAULT_MODEL
@@ -339,6 +340,43 @@ def test_no_memory_at_all_asks_for_a_smaller_model(model, look, monkeypatch):
     fact = look()["memory plan"]
     assert (fact.verdict, fact.numbers["nearest"]) == (Verdict.PROBLEM, None)
     assert "smaller model" in fact.advice
+
+
+def test_on_a_card_every_model_is_planned_with_the_cards_memory(model, look):
+    facts = look(nvidia=GPU, build=CUDA_BUILD)
+    plan, fits = facts["memory plan"].numbers, facts["fits"].numbers
+    assert plan["free_bytes"] == 20 * GIB
+    assert plan["graph_bytes"] > 0 and plan["reserve_bytes"] > 0
+    assert facts["number format"].numbers == {"weights": "bfloat16", "kv": "bfloat16"}
+    assert (fits["fits"], fits["name"]) == (True, DEFAULT_MODEL)
+    assert fits["context_tokens"] == plan["context_tokens"]
+    assert "cuda:0" in facts["fits"].value
+
+
+def test_a_model_that_does_not_fit_on_the_card_is_told_with_what_would(model, look):
+    card = replace(CUDA_BUILD.cards.cards[0], free_bytes=1 << 20)
+    build = replace(CUDA_BUILD, cards=replace(CUDA_BUILD.cards, cards=(card,)))
+    facts = look(nvidia=GPU, build=build)
+    assert facts["memory plan"].verdict is Verdict.PROBLEM
+    assert "on cuda:0 (RTX 4090)" in facts["memory plan"].value
+    for name in ("memory plan", "fits"):
+        assert facts[name].numbers["nearest"] == "--device cpu"
+    assert facts["fits"].verdict is Verdict.NOTE
+    fixed = look(nvidia=GPU, build=build, environment={"LOCALPAGED_DEVICE": "cpu"})
+    assert fixed["memory plan"].verdict is Verdict.OK
+
+
+def test_a_model_that_cannot_be_opened_hides_no_other(model):
+    (paths.models_dir() / "aaa.json").write_text('{"path": "/nowhere/x.gguf", "origin": "x"}')
+    report = [fact for fact in all_facts() if fact.name == "fits"]
+    assert [fact.verdict for fact in report] == [Verdict.NOTE, Verdict.OK]
+    assert "not known" in report[0].value
+
+
+def all_facts():
+    """Return all facts, those with one name, too."""
+    seams = Seams(read_nvidia=Nvidia, read_torch=lambda: CPU_BUILD, environment={})
+    return [fact for group in examine(seams).groups for fact in group.facts]
 
 
 def test_an_endpoint_is_not_asked_and_needs_no_model(home, look):
