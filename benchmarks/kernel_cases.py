@@ -203,6 +203,9 @@ CASES: dict[str, Case] = {
     "decode, bf16 on fp8, 32/8 of 128": _decode(
         heads=32, kv_heads=8, dim=128, kv_dtype=FP8, num_splits=8
     ),
+    "decode, bf16 on fp8, 14/2 of 64, 8 parts": _decode(
+        heads=14, kv_heads=2, dim=64, kv_dtype=FP8, num_splits=8
+    ),
     "decode, bf16 on fp8, 8/4 of 256": _decode(heads=8, kv_heads=4, dim=256, kv_dtype=FP8),
     "decode, fp32, 32/8 of 128": _decode(heads=32, kv_heads=8, dim=128, dtype=FP32, num_splits=4),
     "decode, fp32, 8/4 of 256": _decode(heads=8, kv_heads=4, dim=256, dtype=FP32, **_ALL),

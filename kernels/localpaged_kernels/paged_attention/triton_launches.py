@@ -101,7 +101,10 @@ def shape_of(
     is_narrow = is_wide or is_large or rows.starts is None
     block_m = max(power_of_two(group), LEAST_ROWS if is_narrow else 64)
     # What is converted or merged takes registers: shared out among more threads, none are spilled.
-    is_crowded = kv.dtype.itemsize == 1 or is_last_merging or (is_wide and is_large)
+    # Small heads of one query leave enough; for more threads the compiler saves, and spills a few.
+    is_small = rows.starts is None and dim <= 64
+    is_converted = kv.dtype.itemsize == 1 and not is_small
+    is_crowded = is_converted or is_last_merging or (is_wide and is_large)
     return Shape(
         dim=dim,
         block_m=block_m,
