@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import gc
 import logging
 import time
@@ -60,6 +59,8 @@ def load_core(
     device = _choose(machine, settings, on_load)
     layer = machine.open(device)
     opened = open_model()
+    if layer is not None:
+        give_back()  # what steps of other models left is to be told as free
     free_bytes = None if layer is None else layer.free_bytes()
     room = room_on(device, free_bytes=free_bytes)
     fit = require_fit(
@@ -147,12 +148,10 @@ def _core_type(
 
 
 def give_back_memory() -> None:
-    """Return freed memory to the system, where the C library keeps it for itself.
+    """Return freed memory to the system and to the card; on the engine's thread.
 
-    Weights come in pieces too small to be given back one by one: without this a model that was
-    unloaded would go on counting as memory in use, and the next one would be refused.
+    Without this a model that was unloaded would go on counting as memory in use, and the next one
+    would be refused.
     """
     gc.collect()
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
-    if trim is not None:
-        trim(0)
+    give_back()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -30,8 +29,6 @@ SIGNS_OF_A_CARD = (Path("/proc/driver/nvidia/version"), Path("/dev/dxg"))
 
 LOOKING_S = 1.0
 """How old what is told of a card's memory may be: a picture is made after each step."""
-
-log = logging.getLogger(__name__)
 
 
 class Machine(Protocol):
@@ -192,6 +189,4 @@ def _on_card(
     )
     on_load(LoadEvent("Recording a step"))
     runner.warm_up()
-    if runner.note:
-        log.warning("Steps are not recorded as graphs: %s", runner.note)
     return kv, runner

@@ -18,10 +18,12 @@ PARTS_BYTES = 2 * 2 * 256 * 64 * 4
 """Attention cut into parts, for each number of a head: two programs of 64 rows for each of 256
 processors, in float32, twice for beginnings that are shared."""
 
-GRAPH_SIZES = 8
+GRAPHS = 16
+"""Recorded steps at most: of eight numbers of rows, with shared beginnings and without."""
+
 GRAPH_BYTES_A_LAYER = 1 << 20
 """An estimate until a card was measured: recording decode steps of 32 layers is told by other
-engines to take 20 to 30 MiB for each number of rows."""
+engines to take 20 to 30 MiB."""
 
 CARD_RESERVE_BYTES = 512 << 20
 """What no plan can name: code of kernels that is loaded when it is first used, workspaces of
@@ -111,7 +113,7 @@ def card_working_bytes(config: DecoderConfig, *, step_tokens: int) -> int:
 
 def graph_bytes(config: DecoderConfig) -> int:
     """Return what recorded decode steps take: their nodes, and one place for what they compute."""
-    nodes = GRAPH_SIZES * config.num_layers * GRAPH_BYTES_A_LAYER
+    nodes = GRAPHS * config.num_layers * GRAPH_BYTES_A_LAYER
     return nodes + working_bytes(config, step_tokens=LOGITS_ROWS)
 
 

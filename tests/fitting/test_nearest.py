@@ -17,11 +17,13 @@ from localpaged.config import Settings
 from localpaged.config_file import ConfigFile
 from localpaged.decoder_config import DecoderConfig
 from localpaged.devices import Device
+from localpaged.engine.graphs import MAX_GRAPHS
 from localpaged.errors import ConfigError, NoRoom
 from localpaged.fitting.fit import SizedModel, fit_of
 from localpaged.fitting.nearest import nearest, require_fit
 from localpaged.fitting.pool import FULL_CHATS, KV_SHARE_OF_CARD, blocks_for
 from localpaged.fitting.room import Room
+from localpaged.memory_plan import GRAPHS
 
 GIB, MIB = 2**30, 2**20
 QWEN3_4B = DecoderConfig(
@@ -139,9 +141,9 @@ def test_what_only_a_card_computes_in_is_refused_on_the_processor(asked):
 @pytest.mark.parametrize(
     ("room", "asked", "options"),
     [
-        (card(13), {"context_tokens": 40_960}, "--context 25600"),
-        (card(9.2), {}, "--kv-dtype int8"),
-        (card(9.05), {}, "--context 512"),
+        (card(13), {"context_tokens": 40_960}, "--context 23552"),
+        (card(9.48), {}, "--kv-dtype int8"),
+        (card(9.33), {}, "--context 512"),
         (card(15), {"dtype": "float32"}, "--dtype auto"),
         (card(20), {"kv_memory_bytes": 16 * GIB}, "no --kv-memory"),
         (card(20, host_gib=1), {"host_memory_bytes": 2 * GIB}, "no --host-memory"),
@@ -172,6 +174,10 @@ def test_what_is_needed_is_told_before_it_is_refused():
     with pytest.raises(NoRoom, match=r"on cuda:0 \(RTX 4090\): .* for graphs, .* are free"):
         require_fit(BIG, Settings("m", kv_memory_bytes=16 * GIB), card(20), tell=told.append)
     assert told[0].kv_bytes == pytest.approx(16 * GIB, rel=0.01)
+
+
+def test_the_plan_counts_as_many_graphs_as_there_may_be():
+    assert 2 * MAX_GRAPHS == GRAPHS  # with shared beginnings and without
 
 
 SIZES = st.integers(0, 48 * GIB)
