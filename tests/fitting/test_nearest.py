@@ -143,7 +143,7 @@ def test_what_only_a_card_computes_in_is_refused_on_the_processor(asked):
     [
         (card(13), {"context_tokens": 40_960}, "--context 23552"),
         (card(9.48), {}, "--kv-dtype int8"),
-        (card(9.33), {}, "--context 512"),
+        (card(9.33), {}, "--context 496"),
         (card(15), {"dtype": "float32"}, "--dtype auto"),
         (card(20), {"kv_memory_bytes": 16 * GIB}, "no --kv-memory"),
         (card(20, host_gib=1), {"host_memory_bytes": 2 * GIB}, "no --host-memory"),
