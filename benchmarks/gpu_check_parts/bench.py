@@ -72,6 +72,7 @@ class Bench:
 
         if self.is_rehearsal:
             return REHEARSED_BYTES
+        torch.cuda.empty_cache()  # what torch keeps for the next tensors is free as well
         return int(torch.cuda.mem_get_info()[0])
 
     def lacks_memory(self, what: str, needed_bytes: int) -> Skip | None:

@@ -101,6 +101,8 @@ class Ours:
         dtype: torch.dtype = torch.bfloat16,
         has_graphs: bool = True,
     ) -> None:
+        # The device has a stream of its own, which does not wait for what was begun on another.
+        bench.watch.settle()
         device: DeviceLayer = RehearsedDevice() if bench.is_rehearsal else CudaDevice()
         operators = triton_operators()
         config = replace(config, context_length=sizes.context_tokens)
