@@ -231,9 +231,9 @@ async def _left(request: Request) -> None:
 
 
 def _too_large(limit: int) -> ApiError:
-    return ApiError(
-        413, f"The body is larger than {limit:,} bytes.", headers={"Connection": "close"}
-    )
+    # The connection stays, and what still comes is dropped (`LimitedProtocol` bounds for how long):
+    # closing in the middle of a body resets it, and the client would never read this.
+    return ApiError(413, f"The body is larger than {limit:,} bytes.")
 
 
 def _json(body: object, *, status: int = 200) -> Response:

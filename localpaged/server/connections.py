@@ -8,6 +8,7 @@ import resource
 import socket
 from typing import Any, ClassVar
 
+import h11
 from uvicorn.config import Config
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
@@ -47,6 +48,13 @@ class LimitedProtocol(H11Protocol):
         """Take what came; what is no whole request by now has `read_s` to become one."""
         super().data_received(data)
         self._watch()
+
+    def send_400_response(self, msg: str) -> None:
+        """Tell that what came is no HTTP, or only close where an answer has gone out already."""
+        if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
+            super().send_400_response(msg)
+        else:
+            self.transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Wait for nothing any more."""

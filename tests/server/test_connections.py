@@ -113,6 +113,23 @@ def test_a_connection_that_only_trickles_is_closed_whatever_it_was_answered(begu
         assert served.chat().status_code == 200
 
 
+def test_nonsense_behind_an_answer_closes_the_connection_and_fills_no_log(caplog):
+    with (
+        scripted() as served,
+        socket.create_connection(("127.0.0.1", served.server.port), timeout=10) as rude,
+    ):
+        head = "POST /v1/chat/completions HTTP/1.1\r\nTransfer-Encoding: chunked\r\nHost: "
+        rude.sendall(f"{head}evil\r\n\r\n".encode())
+        answer = b""
+        while not answer.endswith(b"}}"):
+            answer += rude.recv(4096)
+        rude.sendall(b"no chunk\r\n")
+        with suppress(ConnectionResetError):
+            assert rude.recv(4096) == b""
+        assert served.chat().status_code == 200
+    assert caplog.text == ""
+
+
 def test_a_connection_that_asks_slowly_and_whole_is_kept():
     with (
         scripted(read_s=0.4) as served,

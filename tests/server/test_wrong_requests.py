@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 from typing import Any
 
@@ -177,6 +178,20 @@ def test_a_body_that_is_too_large_is_refused_whether_or_not_it_says_so():
         )
         error_of(response, 413)
         assert served.chat().status_code == 200
+
+
+@pytest.mark.parametrize("framing", ["declared", "chunked"])
+def test_a_client_that_sends_a_whole_large_body_before_it_reads_hears_why_it_is_refused(framing):
+    # a connection that is closed in mid-body is reset, and a reset takes the answer along
+    body = b" " * 8_000_000
+    with scripted(body_bytes=1_000) as served:
+        for path, host, status in ((CHAT, "localhost", 413), (CHAT, "evil", 403)):
+            asking = http.client.HTTPConnection("127.0.0.1", served.server.port, timeout=10)
+            headers = {"Host": host, "Content-Type": "application/json"}
+            content = body if framing == "declared" else iter([body[:1_000_000]] * 8)
+            asking.request("POST", path, content, headers, encode_chunked=framing == "chunked")
+            assert asking.getresponse().status == status
+            asking.close()
 
 
 def test_a_prompt_that_is_too_long_tells_its_numbers(served: Served):
