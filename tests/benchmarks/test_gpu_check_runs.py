@@ -1,7 +1,9 @@
 """One check that breaks, hangs or takes too long leaves the others running, and is told."""
 
 import json
+import re
 import time
+from pathlib import Path
 
 import pytest
 
@@ -162,3 +164,9 @@ def test_a_rehearsal_says_so_and_judges_nothing():
     report = report_of([result], MACHINE, is_rehearsal=True, took_s=1.0)
     assert (report["kind"], report["checks"][0]["bars"][0]["is_met"]) == ("rehearsal", None)
     assert not any(isinstance(entry, Fault) for entry in result.entries)
+
+
+def test_the_document_tells_of_every_check_with_its_seconds():
+    document = (Path(__file__).parents[2] / "docs" / "gpu.md").read_text()
+    told = re.findall(r"^\| `([\w-]+)` \| .+ \| (\d+) \|$", document, re.MULTILINE)
+    assert told == [(check.name, f"{check.budget_s:.0f}") for check in CHECKS]
