@@ -184,7 +184,10 @@ class ChatScreen(OwnScreen[None]):
             or chrome.state_runs(engine, others, glyphs, moment)
         )
         self._state.set(state, below)
-        self._state.display = bool(state or below) or not self.has_class("-least")
+        is_shown = bool(state or below) or not self.has_class("-least")
+        if is_shown != self._state.display:
+            self._state.display = is_shown
+            self.call_after_refresh(self.prompt.show_cursor)  # the prompt has moved
         self._hints.set(
             *chrome.hint_runs(
                 self._snapshot,
@@ -221,20 +224,29 @@ class ChatScreen(OwnScreen[None]):
 
     def on_resize(self, event: events.Resize) -> None:
         """Lay out for another size."""
-        self.fit(event.size)
-        # at once, so that the first picture is whole; and when the parts have their new sizes
-        self._align()
-        self.call_after_refresh(self._align)
+        has_changed = self.fit(event.size)
+        # Textual tells of a size before it lays out for it, and again when all parts have theirs
+        if self._top.outer_size.width != event.size.width:
+            return
+        if has_changed:
+            self.call_after_refresh(self._align)
+        else:
+            self._align()
 
-    def fit(self, size: Size) -> None:
-        """List beside, over or without the chat; the least needed lines go first."""
+    def fit(self, size: Size) -> bool:
+        """List beside, over or without the chat; the least needed lines go first.
+
+        Return whether anything is laid out otherwise than before.
+        """
         width, height = size
+        before = self.classes
         self.set_class(width >= DOCKED_COLUMNS, "-docked")
         self.set_class(NARROW_COLUMNS <= width < DOCKED_COLUMNS, "-overlay")
         self.set_class(width < NARROW_COLUMNS, "-narrow")
         self.set_class(height < FULL_ROWS, "-short")
         self.set_class(height < TINY_ROWS, "-tiny")
         self.set_class(height < LEAST_ROWS, "-least")
+        return self.classes != before
 
     def _align(self) -> None:
         """Title, state and prompt stand in the transcript's column."""

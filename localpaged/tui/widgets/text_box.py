@@ -43,9 +43,10 @@ class TextBox(TextArea):
     def on_resize(self) -> None:
         """The text is wrapped elsewhere: its cursor stays in view, and blinks where it is now."""
         self.refresh()
-        self.call_after_refresh(self._show_cursor)
+        self.call_after_refresh(self.show_cursor)
 
-    def _show_cursor(self) -> None:
+    def show_cursor(self) -> None:
+        """Have the cursor in view, and the terminal's own where it is."""
         self.scroll_cursor_visible()
         if self.has_focus:
             # where the terminal has its own, at which an input method opens
