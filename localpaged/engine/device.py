@@ -74,7 +74,9 @@ class CudaDevice:
         torch.cuda.set_device(self._device)
         if torch.cuda.current_stream() == torch.cuda.default_stream():
             # The default one cannot be captured; several models of a thread share theirs.
-            torch.cuda.set_stream(torch.cuda.Stream(self._device))
+            stream = torch.cuda.Stream(self._device)
+            stream.wait_stream(torch.cuda.default_stream())  # for what is there already
+            torch.cuda.set_stream(stream)
         self._pool = torch.cuda.graph_pool_handle()
 
     @property

@@ -42,10 +42,12 @@ def upload_mixed(
     block_size: int,
     drawn: torch.Tensor,
     places: Mapping[SequenceId, int],
+    has_cascade: bool = True,
 ) -> MixedBatch:
     """Begin to bring `rows`, those of one token first, to the device.
 
-    `places` tells where in `drawn` int64 a sequence's unknown token is.
+    `places` tells where in `drawn` int64 a sequence's unknown token is. With `has_cascade` decodes
+    that share a beginning attend to it together.
     """
     num_decodes = sum(len(row.token_ids) == 1 for row in rows)
     num_draws = sum(row.num_logits if row.num_drafts else len(row.draws) for row in rows)
@@ -80,7 +82,9 @@ def upload_mixed(
                 seq_lens=tuple(row.end for row in rows),
                 num_decodes=num_decodes,
                 block_size=block_size,
-                block_tables=torch.from_numpy(arrays["tables"].astype(np.int64)),
+                block_tables=torch.from_numpy(arrays["tables"].astype(np.int64))
+                if has_cascade
+                else None,
             ),
         ),
         draws={field.name: fields[field.name] for field in draw_fields(num_draws)},

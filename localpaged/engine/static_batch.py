@@ -54,12 +54,14 @@ class StaticBatch:
         table_width: int,
         block_size: int,
         vocab_size: int,
+        has_cascade: bool = True,
     ) -> None:
         self.max_rows = max_rows
         self._device = device
         self._width = table_width
         self._block_size = block_size
         self._vocab_size = vocab_size
+        self._has_cascade = has_cascade
         where = device.torch_device
         self._piece = torch.zeros(self._layout(max_rows).num_bytes, dtype=torch.uint8, device=where)
         self.results_layout = Layout(
@@ -138,7 +140,9 @@ class StaticBatch:
         self._write_tokens(arrays, rows, places)
         _write_draws(arrays, rows)
         self._pad(arrays, len(rows))
-        groups = find_groups(rows, count=count, block_size=self._block_size)
+        groups = None
+        if self._has_cascade:
+            groups = find_groups(rows, count=count, block_size=self._block_size)
         for name, numbers in (groups or {}).items():
             arrays[name][:] = numbers
         self._device.upload(memory, inputs.piece)

@@ -147,7 +147,7 @@ class _Graph:
                 step()
 
 
-class _Recorder(TorchDispatchMode):
+class _Recorder(TorchDispatchMode):  # type: ignore[misc]  # torch has no type for it
     """Notes what runs, and what lay in memory before it was written."""
 
     def __init__(self) -> None:
@@ -200,7 +200,7 @@ class _Recorder(TorchDispatchMode):
                 self._before[key] = (whole, whole.clone())
 
 
-class _Watch(TorchFunctionMode):
+class _Watch(TorchFunctionMode):  # type: ignore[misc]  # torch has no type for it
     """Notes calls that would wait for a GPU or copy to it."""
 
     def __init__(self, device: FakeDevice) -> None:
@@ -223,4 +223,4 @@ def _tensors(values: Any) -> list[torch.Tensor]:
 
 
 def _storage(tensor: torch.Tensor) -> int:
-    return tensor.untyped_storage().data_ptr()
+    return int(tensor.untyped_storage().data_ptr())
