@@ -18,7 +18,7 @@ import sys
 import time
 from collections import Counter
 from dataclasses import dataclass, field
-from itertools import count
+from itertools import count, cycle
 from pathlib import Path
 
 import psutil
@@ -36,7 +36,7 @@ from testkit.fake_runner import (
     expected_answer,
     expected_beams,
 )
-from testkit.kv_machine import KVMachine
+from testkit.kv_machine import FlyingKVMachine, KVMachine
 
 NUM_BLOCKS = 30
 HOST_BLOCKS = 64
@@ -204,8 +204,9 @@ def walk(num_steps: int) -> None:
         database=None,
         suppress_health_check=list(HealthCheck),
     )
+    machines = cycle((KVMachine, FlyingKVMachine))
     while KVMachine.num_steps_of_all < num_steps:
-        run_state_machine_as_test(KVMachine, settings=examples)
+        run_state_machine_as_test(next(machines), settings=examples)
         print(f"  {KVMachine.num_steps_of_all:,} steps", file=sys.stderr, flush=True)
     print(f"State machine: {KVMachine.num_steps_of_all:,} steps, the books recomputed and every")
     print(
