@@ -25,7 +25,11 @@ from localpaged.engine.packed import Field, Layout
 from localpaged.engine.prompt_scoring import score_later
 from localpaged.engine.sides import Side, Sides
 from localpaged.engine.static_batch import StaticBatch
+from localpaged.engine.static_chunk import StaticChunk
 from localpaged.engine.step_plan import PlannedRow, RowResult, SequenceId, StepPlan, StepResult
+
+SHORT_CHUNK = 64
+"""Tokens up to which a chunk costs little more than one: the rows that read weights together."""
 
 Read = Callable[[Mapping[str, np.ndarray]], list[RowResult | None]]
 
@@ -69,7 +73,9 @@ class GpuRunner:
     """A FlyingRunner. Engine thread only; holds no state of any request but the latest draws.
 
     `context_blocks` are those of the longest sequence, `max_rows` the most that decode together.
-    `padding_ids` are the logits that stand for no token.
+    `padding_ids` are the logits that stand for no token. Chunks of up to `short_chunk` tokens that
+    are alone in their step have a graph of their own. Without `has_graphs` operators are launched
+    one by one, without `has_cascade` nobody attends to a shared beginning together.
     """
 
     def __init__(
@@ -83,18 +89,22 @@ class GpuRunner:
         vocab_size: int,
         padding_ids: Sequence[int] = (),
         has_graphs: bool = True,
+        has_cascade: bool = True,
+        short_chunk: int | None = None,
         draw: DrawKernel = triton_draws,
     ) -> None:
         self._model = model
         self._kv = kv
         self._device = device
         self._has_graphs = has_graphs
+        self._has_cascade = has_cascade
         self._static = StaticBatch(
             device,
             max_rows=max_rows,
             table_width=context_blocks,
             block_size=kv.block_size,
             vocab_size=vocab_size,
+            has_cascade=has_cascade,
         )
         self._sides = Sides(device)
         self._sampler = DeviceSampler(device.torch_device, padding_ids=padding_ids, draw=draw)
@@ -102,16 +112,27 @@ class GpuRunner:
         self._graphs = DecodeGraphs(
             device, self._decode, max_rows=max_rows, address=self._kv_address
         )
+        self._chunk = StaticChunk(
+            device,
+            num_queries=SHORT_CHUNK if short_chunk is None else short_chunk,
+            table_width=context_blocks,
+            block_size=kv.block_size,
+        )
+        self._chunk_graph = DecodeGraphs(
+            device, self._read_chunk, max_rows=1, address=self._kv_address
+        )
 
     @property
     def note(self) -> str:
         """Why decode steps are no graphs; empty where they are."""
-        return self._graphs.note if self._has_graphs else "CUDA graphs are switched off."
+        if not self._has_graphs:
+            return "CUDA graphs are switched off."
+        return self._graphs.note or self._chunk_graph.note
 
     @property
     def num_graphs(self) -> int:
         """Graphs that were recorded since the start, those that were given up included."""
-        return self._graphs.num_captures
+        return self._graphs.num_captures + self._chunk_graph.num_captures
 
     def warm_up(self) -> None:
         """Record the step of one row, which compiles its kernels, too; at the end of loading."""
@@ -143,6 +164,8 @@ class GpuRunner:
             self._kv.swap_in(plan.swap_ins)
             swap_s = time.perf_counter() - started_s
             self._kv.apply(plan.copies)
+            if self._has_graphs and self._chunk.takes(plan):
+                return self._launch_chunk(plan, swap_s=swap_s)
             size = None
             if self._has_graphs and all(_is_decode(row) for row in plan.rows):
                 size = self._graphs.size_for(len(plan.rows))
@@ -186,6 +209,28 @@ class GpuRunner:
             static.tokens[:size], static.sound[:size], logits, static.inputs(size).draws
         )
 
+    def _launch_chunk(self, plan: StepPlan, *, swap_s: float) -> DeviceFlight:
+        side = self._sides.take()
+        self._chunk.upload(side, plan.rows[0])
+        self._chunk_graph.run(1, has_groups=False)
+        decided = self._sampler.decide(self._logits[:1], plan.rows, self._chunk.draws, None)
+        layout, piece = _packed(decided.tensors)
+
+        def read(host: Mapping[str, np.ndarray]) -> list[RowResult | None]:
+            return [*decided.finish(host)]
+
+        side.user = flight = self._download(side, layout, piece, read, swap_s=swap_s)
+        return flight
+
+    def _read_chunk(self, size: int, has_groups: bool) -> None:
+        """A step of one short chunk on static memory: what its graph records."""
+        del size, has_groups  # one row, alone
+        batch = self._chunk.batch()
+        hidden = self._model.forward(batch, self._kv)
+        logits = self._logits[:1]
+        logits.copy_(self._model.logits(hidden.index_select(0, batch.sampled_tokens)))
+        self._sampler.pad(logits)
+
     def _launch_mixed(
         self, plan: StepPlan, places: Mapping[SequenceId, int], *, swap_s: float
     ) -> DeviceFlight:
@@ -197,6 +242,7 @@ class GpuRunner:
             block_size=self._kv.block_size,
             drawn=self._static.tokens,
             places=places,
+            has_cascade=self._has_cascade,
         )
         hidden = self._model.forward(mixed.batch, self._kv)
         deciding = [i for i, row in enumerate(plan.rows) if row.needs_logits]

@@ -12,6 +12,7 @@ from localpaged.engine.block_pool import READ_PAD_BLOCK, WRITE_PAD_BLOCK
 from localpaged.engine.events import FinishReason
 from localpaged.engine.graphs import graph_sizes
 from localpaged.engine.params import BeamParams, Grammar
+from localpaged_kernels.paged_attention import beginnings
 from testkit.engine_runs import collect, drain, make_request, run
 from testkit.fake_device import FakeDevice
 from testkit.gpu_runs import Bench
@@ -151,9 +152,9 @@ def test_graphs_are_recorded_when_they_are_needed_first():
     ours.runner.warm_up()
     assert ours.runner.num_graphs == 1
     run(ours.core, requests("a", max_tokens=12))
-    assert ours.runner.num_graphs == 1
+    assert ours.runner.num_graphs == 2, "and a short chunk"
     run(ours.core, requests("abc", max_tokens=12))
-    assert ours.device.num_captures == ours.runner.num_graphs <= 3
+    assert ours.device.num_captures == ours.runner.num_graphs <= 4
     assert ours.runner.note == ""
 
 
@@ -315,3 +316,30 @@ def test_whatever_comes_and_goes_each_answer_is_its_own(walk):
         assert found == alone.token_ids[: len(found)]
         is_cut = outcomes[name].finish.reason is FinishReason.CANCELLED
         assert is_cut or len(found) == len(alone.token_ids)
+
+
+class Sharing(HistoryModel):
+    """Notes in which steps somebody shared a beginning; the answers are the same."""
+
+    def __init__(self):
+        super().__init__()
+        self.shared = []
+
+    def forward(self, batch, kv):
+        groups = batch.attention.shared.get(("device groups", batch.token_ids.device))
+        self.shared.append(groups is not None)
+        if groups is not None:
+            assert len(groups.members) == len(groups.skips) == batch.attention.num_decodes
+        return super().forward(batch, kv)
+
+
+@pytest.mark.parametrize("has_cascade", [True, False], ids=["together", "each alone"])
+def test_who_shares_a_beginning_has_a_graph_of_its_own(monkeypatch, has_cascade):
+    monkeypatch.setattr(beginnings, "SMALLEST_SAVING_TOKENS", 8)
+    model = Sharing()
+    ours = Bench(FakeDevice(), model=model, has_cascade=has_cascade)
+    asked = requests("cd", max_tokens=8)
+    outcomes = run(ours.core, asked)
+    expected = run(Bench(None).core, asked)
+    assert {n: told(o) for n, o in outcomes.items()} == {n: told(o) for n, o in expected.items()}
+    assert any(model.shared) == has_cascade

@@ -15,6 +15,7 @@ from localpaged.devices import Card, Cards, choose_device
 from localpaged.engine.events import LoadEvent
 from localpaged.engine_factory import load_core
 from localpaged.errors import ConfigError, NoRoom
+from localpaged.kv_files.folder import kv_root
 from localpaged.load_devices import CardBytes
 from localpaged.models.open_model import open_model
 from testkit.engine_runs import make_request, run
@@ -57,6 +58,12 @@ class CardMachine:
         return self.layer if device.is_cuda else None
 
 
+@pytest.fixture(autouse=True)
+def few_queries(monkeypatch):
+    """Interpreted, each query that fills a chunk up takes its time."""
+    monkeypatch.setattr("localpaged.engine.gpu_runner.SHORT_CHUNK", 4)
+
+
 @pytest.fixture(scope="module")
 def opened(tmp_path_factory):
     folder = tmp_path_factory.mktemp("model") / "qwen3"
@@ -64,9 +71,9 @@ def opened(tmp_path_factory):
     return open_model(folder)
 
 
-def load(opened, machine=None, **settings):
+def load(opened, machine=None, *, context_tokens=128, **settings):
     events = []
-    settings = Settings("tiny", context_tokens=128, kv_memory_bytes=4 << 20, **settings)
+    settings = Settings("tiny", context_tokens=context_tokens, kv_memory_bytes=4 << 20, **settings)
     machine = machine or CardMachine()
     core, ready = load_core(lambda: opened, settings, events.append, machine=machine)
     return core, ready, events
@@ -148,6 +155,20 @@ def test_a_second_model_is_told_and_refused_by_what_the_first_one_left(opened):
 def test_host_memory_for_kv_is_there_beside_a_card(opened):
     core, _, _ = load(opened, dtype="float32", host_memory_bytes=1 << 20)
     assert core.snapshot().host_total_blocks > 0
+
+
+def test_kv_of_a_card_is_kept_in_files_apart_from_the_processors(opened, home):
+    prompt = PROMPT * 7  # enough for a file
+    found = 0
+    for device, num_folders in (("cuda", 1), ("cpu", 2), ("cuda", 2)):
+        core, _, _ = load(
+            opened, context_tokens=256, device=device, dtype="float32", kv_disk_bytes=1 << 24
+        )
+        (outcome,) = run(core, [make_request("a", prompt, max_tokens=1)]).values()
+        found = outcome.prefill[-1].restored_tokens
+        core.park(wait_s=10.0)
+        assert len({path.parent for path in kv_root().glob("*/*.safetensors")}) == num_folders
+    assert found == 144  # the second time on a card, from the first
 
 
 def test_a_card_that_is_asked_for_and_not_there_is_refused(opened, caplog):

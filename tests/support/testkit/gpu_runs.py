@@ -33,6 +33,7 @@ def gpu_runner(
     **options: Any,
 ) -> GpuRunner:
     """Return a runner of a few rows."""
+    options.setdefault("short_chunk", 6)
     return GpuRunner(
         model,
         kv,
@@ -54,6 +55,7 @@ class Bench:
         num_blocks: int = 64,
         model: HistoryModel | None = None,
         has_graphs: bool = True,
+        has_cascade: bool = True,
         **config: Any,
     ) -> None:
         self.device = device
@@ -78,6 +80,7 @@ class Bench:
                 vocab_size=self.model.config.vocab_size,
                 padding_ids=(47,),
                 has_graphs=has_graphs,
+                has_cascade=has_cascade,
                 max_rows=config["max_running"],
                 draw=torch_draws,
             )
