@@ -75,8 +75,10 @@ class Client:
                     self._check_stream(response)
                     yield Delta()
                     async for delta in self._deltas(response, key):
-                        has_begun = has_begun or bool(delta.text or delta.thought)
-                        if has_begun:
+                        has_word = bool(delta.text or delta.thought)
+                        has_begun = has_begun or has_word
+                        # pieces without a word may come for ever
+                        if has_word:
                             limit.reschedule(
                                 asyncio.get_running_loop().time() + self.endpoint.idle_timeout_s
                             )
@@ -104,17 +106,19 @@ class Client:
                 delta = read_delta(event.data)
                 num_chars += len(delta.text) + len(delta.thought)
                 if num_chars > MAX_ANSWER_CHARS:
-                    raise bad_stream(self.endpoint, f"over {MAX_ANSWER_CHARS:,} characters came")
+                    how = f"over {MAX_ANSWER_CHARS:,} characters came"
+                    raise bad_stream(self.endpoint, how, has_begun=True)
                 has_ended = has_ended or bool(delta.reason)
                 yield delta
         except BadPiece as error:
-            raise bad_stream(self.endpoint, f"a piece {error}") from None
+            has_begun = num_chars > 0
+            raise bad_stream(self.endpoint, f"a piece {error}", has_begun=has_begun) from None
         except ToldError as error:
             has_begun = num_chars > 0
             raise told_error(self.endpoint, error.told, key, has_begun=has_begun) from None
         except httpx2.SSEError:
             how = f"a piece is longer than {MAX_EVENT_BYTES:,} bytes"
-            raise bad_stream(self.endpoint, how) from None
+            raise bad_stream(self.endpoint, how, has_begun=num_chars > 0) from None
         if not has_ended:
             raise broken_off(self.endpoint, has_begun=num_chars > 0)
 

@@ -102,9 +102,10 @@ def gone_silent(endpoint: Endpoint, *, has_begun: bool) -> EndpointError:
     )
 
 
-def bad_stream(endpoint: Endpoint, how: str) -> EndpointError:
+def bad_stream(endpoint: Endpoint, how: str, *, has_begun: bool) -> EndpointError:
     """The stream of an answer is not what was agreed on."""
-    return EndpointError(f"{visible(endpoint.name)}: the stream is broken: {how}.", hint=KEPT)
+    hint = KEPT if has_begun else _TRY
+    return EndpointError(f"{visible(endpoint.name)}: the stream is broken: {how}.", hint=hint)
 
 
 def refused(

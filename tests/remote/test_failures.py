@@ -203,6 +203,24 @@ def test_no_first_word_and_silence_in_the_middle_have_limits_of_their_own(begin,
     assert run.text_of(ended.chat_id) == "Once"
 
 
+def test_pieces_without_a_word_are_silence(begin, endpoint):
+    def trickle(talk):
+        while not talk.endpoint.go_on.wait(0.005):
+            talk.connection.sendall(event({"choices": []}))
+
+    endpoint.replies = [[STREAM_HEAD, delta(content="Once"), trickle]]
+    ended = begin(endpoint, idle_timeout_s=0.05).ask()
+    assert ended.error is not None and "stopped coming for 0.05 s" in ended.error.message
+
+
+def test_nothing_is_said_to_be_kept_where_nothing_has_arrived(shared):
+    run, endpoint = shared
+    for broken in (b"data: {not json\n\n", b"data: " + b"x" * 1_100_000):
+        endpoint.replies = [[STREAM_HEAD, broken]]
+        error = run.fail()
+        assert "the stream is broken" in error.message and "kept" not in error.hint
+
+
 def test_a_proxy_is_not_asked_for_servers_of_this_machine(begin, endpoint, monkeypatch):
     for name in ("http_proxy", "https_proxy", "all_proxy"):
         monkeypatch.setenv(name, f"http://{unused_address()}")
