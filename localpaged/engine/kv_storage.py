@@ -113,6 +113,7 @@ class KVStorage:
         copies = (bits_of(part).index_select(1, indexes).cpu() for part in self._parts)
         return tuple(memoryview(copy.flatten().view(torch.uint8).numpy()) for copy in copies)
 
+    @torch.inference_mode()  # steps make memory in it when the pool grows
     def write_blocks(
         self, blocks: Sequence[int], parts: Sequence[memoryview], *, first: int, pool_blocks: int
     ) -> None:

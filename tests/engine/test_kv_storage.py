@@ -143,3 +143,12 @@ def test_growing_moves_everything_and_changes_the_addresses(make):
     for block in range(8):
         assert torch.equal(contents(kv, block), before[block])
     assert not contents(kv, 10).any()
+
+
+def test_files_fill_memory_that_was_made_by_a_step(make):
+    kv = make()
+    before = contents(kv, 3)
+    with torch.inference_mode():
+        kv.grow(9)
+    kv.write_blocks([10], kv.read_blocks([3]), first=0, pool_blocks=9)
+    assert torch.equal(contents(kv, 10), before)
