@@ -73,7 +73,9 @@ class KVStorage:
         """Have room for `num_blocks` usable blocks; what is written stays."""
         if num_blocks <= self.num_blocks:
             return
-        self._parts = [_grown(part, num_blocks + NUM_RESERVED_BLOCKS) for part in self._parts]
+        # Memory that is made in inference mode could not be written outside of it, as files do.
+        with torch.inference_mode(mode=False):
+            self._parts = [_grown(part, num_blocks + NUM_RESERVED_BLOCKS) for part in self._parts]
         self.num_blocks = num_blocks
         self.layers = _layers_of(self._parts)
 
@@ -113,7 +115,6 @@ class KVStorage:
         copies = (bits_of(part).index_select(1, indexes).cpu() for part in self._parts)
         return tuple(memoryview(copy.flatten().view(torch.uint8).numpy()) for copy in copies)
 
-    @torch.inference_mode()  # steps make memory in it when the pool grows
     def write_blocks(
         self, blocks: Sequence[int], parts: Sequence[memoryview], *, first: int, pool_blocks: int
     ) -> None:
