@@ -18,8 +18,9 @@ PARTS_BYTES = 2 * 2 * 256 * 64 * 4
 """Attention cut into parts, for each number of a head: two programs of 64 rows for each of 256
 processors, in float32, twice for beginnings that are shared."""
 
-GRAPHS = 16
-"""Recorded steps at most: of eight numbers of rows, with shared beginnings and without."""
+GRAPHS = 17
+"""Recorded steps at most: of eight numbers of rows, with shared beginnings and without, and that
+of a short chunk."""
 
 GRAPH_BYTES_A_LAYER = 1 << 20
 """An estimate until a card was measured: recording decode steps of 32 layers is told by other

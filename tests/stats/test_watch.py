@@ -5,12 +5,16 @@ from dataclasses import fields, replace
 from hypothesis import given
 from hypothesis import strategies as st
 
+from localpaged.engine.answer import Vocabulary
+from localpaged.engine.core import EngineCore
 from localpaged.engine.latency import LatencyWindow
+from localpaged.engine.params import EngineConfig
 from localpaged.engine.snapshot import EngineSnapshot
 from localpaged.stats.collector import Collector
 from localpaged.stats.schema import HISTORY_POINTS, ModelHistory, Program, Totals
 from localpaged.stats.watch import ModelWatch, blocks_of
 from testkit.engine_runs import make_request, run
+from testkit.fake_runner import FakeRunner
 from testkit.stats_source import CoreSource
 
 COUNTS = st.integers(0, 50)
@@ -139,3 +143,20 @@ def test_a_model_that_goes_is_told_no_more_and_counts_when_it_is_back():
     (model,) = collector.snapshot(frozenset(), {}).models
     assert model.totals.generated_tokens == 8
     assert len(collector.snapshot(frozenset(), {}).rss_bytes_history) == 3
+
+
+def test_a_cards_memory_is_told_where_a_model_is_on_one():
+    source = CoreSource()
+    collector = Collector(source, Program("0", 1, "chat", 0.0))
+    memory = collector.snapshot(frozenset(), {}).memory
+    assert (memory.device_total_bytes, memory.device_free_bytes) == (None, None)
+    source.core = EngineCore(
+        EngineConfig(num_blocks=4, context_length=64),
+        FakeRunner(4),
+        Vocabulary([b"a"], frozenset()),
+        device="cuda:0",
+        device_bytes=lambda: (9, 4),
+    )
+    told = collector.snapshot(frozenset(), {})
+    assert (told.memory.device_total_bytes, told.memory.device_free_bytes) == (9, 4)
+    assert [model.device for model in told.models] == ["cuda:0"]
