@@ -27,7 +27,8 @@ from hypothesis.stateful import run_state_machine_as_test
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "support"))
 
-from localpaged.engine.events import Event, FailEvent, FinishEvent, FinishReason
+from localpaged.engine.events import Event, FailEvent, FinishEvent
+from localpaged.engine.finish_reason import FinishReason
 from localpaged.engine.params import BeamParams, Request
 from localpaged.errors import NoRoom
 from testkit.engine_runs import Outcome, collect, make_core, make_request

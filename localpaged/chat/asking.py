@@ -12,7 +12,7 @@ from localpaged.chat.chat_options import sampling_to_continue
 from localpaged.chat.live import LiveTurn, LiveTurns, open_turn
 from localpaged.chat.sampling import may_be_guessed, to_options, with_seed
 from localpaged.chat.title import auto_title
-from localpaged.engine.events import FinishReason
+from localpaged.engine.finish_reason import FinishReason
 from localpaged.engine.params import SamplingParams
 from localpaged.errors import ChatError
 from localpaged.store.rows import Chat, Turn, TurnStatus

@@ -8,7 +8,8 @@ from localpaged.chat.events import TurnEnded
 from localpaged.chat.live import LiveTurn
 from localpaged.chat.thought import from_json
 from localpaged.chat.token_chances import chances
-from localpaged.engine.events import FinishReason, Usage
+from localpaged.engine.events import Usage
+from localpaged.engine.finish_reason import FinishReason
 from localpaged.errors import LocalPagedError, PromptTooLong
 from localpaged.store.rows import Turn, TurnStatus
 

@@ -11,7 +11,8 @@ if TYPE_CHECKING:
     from localpaged.chat.cache_report import CacheReport
     from localpaged.chat.thought import Thought
     from localpaged.chat.token_chances import TokenChance
-    from localpaged.engine.events import FinishReason, LoadEvent, ReadyEvent, Usage
+    from localpaged.engine.events import LoadEvent, ReadyEvent, Usage
+    from localpaged.engine.finish_reason import FinishReason
     from localpaged.errors import LocalPagedError
     from localpaged.store.rows import TurnStatus
 

@@ -28,13 +28,8 @@ from localpaged.chat.models import Models, opening_error
 from localpaged.chat.prompting import is_begun, make_prompt
 from localpaged.chat.publisher import Publisher
 from localpaged.chat.thought import reader_of
-from localpaged.engine.events import (
-    FailEvent,
-    FinishEvent,
-    FinishReason,
-    PrefillEvent,
-    ReadyEvent,
-)
+from localpaged.engine.events import FailEvent, FinishEvent, PrefillEvent, ReadyEvent
+from localpaged.engine.finish_reason import FinishReason
 from localpaged.engine.params import Request
 from localpaged.engine.port import EnginePort
 from localpaged.errors import ChatError, EngineStopped, LocalPagedError, ModelNotFound

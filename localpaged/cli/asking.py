@@ -25,7 +25,7 @@ from localpaged.cli.input import Interrupt, loading_line, question_text
 from localpaged.cli.model_choice import check_model
 from localpaged.cli.options import settings_from
 from localpaged.cli.sampling import overrides_from
-from localpaged.engine.events import FinishReason
+from localpaged.engine.finish_reason import FinishReason
 from localpaged.errors import ChatError, ConfigError, LocalPagedError, PromptTooLong
 from localpaged.store.rows import Chat, Turn
 

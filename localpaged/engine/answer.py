@@ -6,7 +6,8 @@ from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 
 from localpaged.engine.detokenizer import Detokenizer
-from localpaged.engine.events import FinishReason, Usage
+from localpaged.engine.events import Usage
+from localpaged.engine.finish_reason import FinishReason
 from localpaged.engine.latency import Wait
 from localpaged.engine.sequence import Sequence
 

@@ -17,11 +17,11 @@ from localpaged.engine.events import (
     Event,
     FailEvent,
     FinishEvent,
-    FinishReason,
     PromptLogprobsEvent,
     TokenEvent,
     TokenLogprob,
 )
+from localpaged.engine.finish_reason import FinishReason
 from localpaged.engine.grammar import GrammarCompiler
 from localpaged.engine.grammar_desk import GrammarDesk
 from localpaged.engine.inspection import BlockTokens, Inspection, PinView

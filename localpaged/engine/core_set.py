@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
-from localpaged.engine.events import Event, FailEvent, FinishEvent, FinishReason, Usage
+from localpaged.engine.events import Event, FailEvent, FinishEvent, Usage
+from localpaged.engine.finish_reason import FinishReason
 from localpaged.engine.inspection import BlockTokens, Inspection, PinView
 from localpaged.engine.params import Request, RequestId
 from localpaged.engine.snapshot import EngineSnapshot

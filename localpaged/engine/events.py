@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from localpaged.engine.finish_reason import FinishReason as FinishReason  # is told here
+from localpaged.engine.finish_reason import FinishReason
 from localpaged.engine.params import RequestId
 from localpaged.errors import LocalPagedError
 

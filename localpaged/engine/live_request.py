@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from localpaged.engine.answer import Answer
 from localpaged.engine.beam_group import BeamGroup
-from localpaged.engine.events import Event, FinishEvent, FinishReason, PrefillEvent, TokenEvent
+from localpaged.engine.events import Event, FinishEvent, PrefillEvent, TokenEvent
+from localpaged.engine.finish_reason import FinishReason
 from localpaged.engine.params import Request
 from localpaged.engine.sequence import Sequence
 

@@ -14,12 +14,12 @@ from localpaged.engine.events import (
     Event,
     FailEvent,
     FinishEvent,
-    FinishReason,
     LoadEvent,
     LoadFailedEvent,
     ReadyEvent,
     UnloadedEvent,
 )
+from localpaged.engine.finish_reason import FinishReason
 from localpaged.engine.params import Request, RequestId
 from localpaged.engine.port import Listener
 from localpaged.errors import (

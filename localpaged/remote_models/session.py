@@ -6,15 +6,8 @@ import time
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
-from localpaged.engine.events import (
-    Event,
-    FailEvent,
-    FinishEvent,
-    FinishReason,
-    PrefillEvent,
-    TokenEvent,
-    Usage,
-)
+from localpaged.engine.events import Event, FailEvent, FinishEvent, PrefillEvent, TokenEvent, Usage
+from localpaged.engine.finish_reason import FinishReason
 from localpaged.engine.params import Request
 from localpaged.errors import EndpointError, LocalPagedError, ModelNotFound
 from localpaged.plain_text import visible

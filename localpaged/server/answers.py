@@ -7,14 +7,8 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 
 from localpaged.chat.thought import TextPart, ThoughtReader
-from localpaged.engine.events import (
-    FailEvent,
-    FinishEvent,
-    FinishReason,
-    TokenEvent,
-    TokenLogprob,
-    Usage,
-)
+from localpaged.engine.events import FailEvent, FinishEvent, TokenEvent, TokenLogprob, Usage
+from localpaged.engine.finish_reason import FinishReason
 from localpaged.errors import EngineStopped, LocalPagedError
 from localpaged.prompt import ChatModel, ToolCall, ToolStyle
 from localpaged.server.desk import Ticket

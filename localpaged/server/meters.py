@@ -15,7 +15,8 @@ from prometheus_client import (
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from localpaged.engine.events import FinishEvent, FinishReason
+from localpaged.engine.events import FinishEvent
+from localpaged.engine.finish_reason import FinishReason
 from localpaged.engine.snapshot import EngineSnapshot
 from localpaged.server.desk import Arrived, num_tokens_in
 

@@ -9,7 +9,8 @@ import pytest
 
 from localpaged.chat.events import ModelLoading, ModelReady, TurnPrefill, TurnText
 from localpaged.chat.service import ChatService
-from localpaged.engine.events import FinishReason, TokenEvent
+from localpaged.engine.events import TokenEvent
+from localpaged.engine.finish_reason import FinishReason
 from localpaged.engine.params import SamplingParams
 from localpaged.errors import ChatError, EngineError, NotInHistory, PromptTooLong
 from localpaged.store.database import connect

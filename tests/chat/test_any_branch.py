@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from localpaged.chat.events import TurnEnded
 from localpaged.chat.service import ChatService
-from localpaged.engine.events import FinishReason
+from localpaged.engine.finish_reason import FinishReason
 from localpaged.errors import ChatError, EngineError
 from localpaged.store.rows import Message, Turn
 from localpaged.store.store import Store

@@ -10,7 +10,8 @@ import pytest
 from localpaged.chat.cache_report import CacheCause
 from localpaged.chat.context_room import SUMMARY_REQUEST
 from localpaged.chat.events import TurnCacheReport, TurnEnded
-from localpaged.engine.events import FinishReason, ReadyEvent
+from localpaged.engine.events import ReadyEvent
+from localpaged.engine.finish_reason import FinishReason
 from localpaged.engine.params import SamplingParams
 from localpaged.errors import ChatError, PromptTooLong
 from testkit.builders import WAIT_S, make_service, ready_model

@@ -8,7 +8,7 @@ import pytest
 
 from localpaged.chat.events import TurnEnded, TurnText
 from localpaged.chat.service import ChatService
-from localpaged.engine.events import FinishReason
+from localpaged.engine.finish_reason import FinishReason
 from localpaged.engine.params import SamplingParams
 from localpaged.errors import ChatError, NotInHistory
 from localpaged.store.database import connect

@@ -16,7 +16,7 @@ from localpaged.chat.loop_watch import (
     LoopWatch,
     repeats_itself,
 )
-from localpaged.engine.events import FinishReason
+from localpaged.engine.finish_reason import FinishReason
 from localpaged.engine.params import SamplingParams
 from localpaged.store.rows import TurnStatus
 from testkit.builders import Recorder, make_service

@@ -7,7 +7,7 @@ from concurrent.futures import Future
 from pathlib import Path
 
 from localpaged.chat.service import ChatService
-from localpaged.engine.events import FinishReason
+from localpaged.engine.finish_reason import FinishReason
 from localpaged.prompt import ChatModel
 from localpaged.store.rows import TurnStatus
 from testkit.builders import make_service

@@ -8,7 +8,7 @@ import pytest
 
 from localpaged.chat.events import TurnEnded, TurnPrefill
 from localpaged.chat.service import ChatService
-from localpaged.engine.events import FinishReason
+from localpaged.engine.finish_reason import FinishReason
 from localpaged.store.rows import TurnStatus
 from localpaged.store.store import Store
 from testkit.builders import Recorder, ready_model

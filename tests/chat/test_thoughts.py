@@ -19,7 +19,7 @@ from localpaged.chat.thought import (
     reasoning_of,
     to_json,
 )
-from localpaged.engine.events import FinishReason
+from localpaged.engine.finish_reason import FinishReason
 from localpaged.prompt import ReasoningMarks
 from localpaged.store.rows import TurnStatus
 from localpaged.store.store import Store

@@ -11,7 +11,8 @@ import pytest
 from localpaged.chat.cache_report import CacheCause, CacheReport
 from localpaged.chat.events import TurnEnded
 from localpaged.cli.answer import StatusLine, TextAnswer
-from localpaged.engine.events import Event, FinishReason, TokenEvent, Usage
+from localpaged.engine.events import Event, TokenEvent, Usage
+from localpaged.engine.finish_reason import FinishReason
 from localpaged.errors import StepFailed
 from localpaged.store.rows import TurnStatus
 from localpaged.store.store import Store

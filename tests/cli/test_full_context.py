@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from localpaged.engine.events import FinishReason
+from localpaged.engine.finish_reason import FinishReason
 from testkit.commands import assert_refused, call
 from testkit.scripted_engine import Answer
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from localpaged.engine.events import FinishReason
+from localpaged.engine.finish_reason import FinishReason
 from localpaged.engine.params import BeamParams, Request, SamplingParams
 from localpaged.errors import BadParameter
 from testkit.engine_runs import Outcome, collect, drain, make_core, make_request, run

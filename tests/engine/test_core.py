@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from localpaged.engine.events import FinishReason
+from localpaged.engine.finish_reason import FinishReason
 from localpaged.engine.params import Grammar
 from localpaged.engine.step_plan import RowResult
 from localpaged.errors import EngineError, PromptTooLong, StepFailed

@@ -5,14 +5,8 @@ import threading
 import pytest
 
 from localpaged.engine.engine import Engine
-from localpaged.engine.events import (
-    EngineFailedEvent,
-    FailEvent,
-    FinishReason,
-    LoadEvent,
-    ReadyEvent,
-    TokenEvent,
-)
+from localpaged.engine.events import EngineFailedEvent, FailEvent, LoadEvent, ReadyEvent, TokenEvent
+from localpaged.engine.finish_reason import FinishReason
 from localpaged.engine.inspection import BlockState
 from localpaged.errors import BadModelFile, EngineError, EngineStopped, ModelNotFound, NoRoom
 from testkit.engine_runs import make_core, make_request

@@ -2,7 +2,7 @@
 
 import pytest
 
-from localpaged.engine.events import FinishReason
+from localpaged.engine.finish_reason import FinishReason
 from localpaged.engine.params import Grammar
 from localpaged.engine.step_plan import UNKNOWN_TOKEN, RowResult
 from testkit.engine_runs import collect, drain, make_core, make_request, run

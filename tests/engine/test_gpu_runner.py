@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from localpaged.engine.block_pool import READ_PAD_BLOCK, WRITE_PAD_BLOCK
-from localpaged.engine.events import FinishReason
+from localpaged.engine.finish_reason import FinishReason
 from localpaged.engine.graphs import graph_sizes
 from localpaged.engine.params import BeamParams, Grammar
 from localpaged_kernels.paged_attention import beginnings

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from localpaged.engine.events import FinishReason
+from localpaged.engine.finish_reason import FinishReason
 from localpaged.engine.grammar import check
 from localpaged.engine.params import BeamParams, DryParams, Grammar, Request, SamplingParams
 from localpaged.errors import BadParameter, GrammarFailed

@@ -5,7 +5,8 @@ import threading
 import pytest
 
 from localpaged.engine.engine import Engine
-from localpaged.engine.events import FinishReason, ReadyEvent, TokenEvent
+from localpaged.engine.events import ReadyEvent, TokenEvent
+from localpaged.engine.finish_reason import FinishReason
 from localpaged.engine.grammar import GrammarCompiler
 from localpaged.engine.params import Grammar
 from localpaged.errors import BadParameter, EngineStopped

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from localpaged.engine.core_set import CoreSet
-from localpaged.engine.events import FinishReason
+from localpaged.engine.finish_reason import FinishReason
 from localpaged.engine.keeping_core import IDLE_S
 from localpaged.engine.restores import NO_ROOM, TOO_SLOW
 from localpaged.errors import EngineStopped

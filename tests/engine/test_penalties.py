@@ -6,7 +6,7 @@ import transformers
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from localpaged.engine.events import FinishReason
+from localpaged.engine.finish_reason import FinishReason
 from localpaged.engine.params import BeamParams, DryParams, SamplingParams
 from localpaged.engine.penalties import Adjusted, adjust, dry_penalties
 from localpaged.errors import BadParameter

@@ -10,13 +10,13 @@ from localpaged.decoder_config import DecoderConfig
 from localpaged.engine.engine import Engine
 from localpaged.engine.events import (
     FailEvent,
-    FinishReason,
     LoadEvent,
     LoadFailedEvent,
     ReadyEvent,
     TokenEvent,
     UnloadedEvent,
 )
+from localpaged.engine.finish_reason import FinishReason
 from localpaged.errors import BadModelFile, ModelNotFound, NoRoom
 from localpaged.memory_plan import MemoryPlan, working_bytes
 from testkit.engine_runs import make_core, make_request

@@ -6,7 +6,7 @@ import pytest
 import torch
 import transformers
 
-from localpaged.engine.events import FinishReason
+from localpaged.engine.finish_reason import FinishReason
 from localpaged.engine.params import BeamParams, DryParams, Grammar
 from localpaged.engine.speculate import (
     FIRST_PRICE,

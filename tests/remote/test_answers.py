@@ -4,7 +4,7 @@ import pytest
 
 from localpaged.chat.events import ModelReady, TurnText
 from localpaged.chat.thought import TextPart
-from localpaged.engine.events import FinishReason
+from localpaged.engine.finish_reason import FinishReason
 from localpaged.engine.params import Grammar, SamplingParams
 from localpaged.errors import ChatError, ModelNotFound
 from localpaged.remote.endpoint import Endpoint

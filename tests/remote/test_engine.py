@@ -13,12 +13,12 @@ from localpaged.engine.events import (
     Event,
     FailEvent,
     FinishEvent,
-    FinishReason,
     LoadFailedEvent,
     ReadyEvent,
     TokenEvent,
     UnloadedEvent,
 )
+from localpaged.engine.finish_reason import FinishReason
 from localpaged.engine.params import BeamParams, Request, SamplingParams
 from localpaged.errors import BadParameter, ChatError, EngineStopped, ModelNotFound
 from localpaged.prompt import PromptMessage

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 
 from localpaged.chat.kept_kv import is_deleted
-from localpaged.engine.events import Event, FinishEvent, FinishReason, PrefillEvent, TokenEvent
+from localpaged.engine.events import Event, FinishEvent, PrefillEvent, TokenEvent
+from localpaged.engine.finish_reason import FinishReason
 from localpaged.engine.params import Request
 from localpaged.server import desk as module
 from localpaged.server.desk import Desk

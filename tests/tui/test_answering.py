@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from localpaged.engine.events import FinishReason, LoadEvent
+from localpaged.engine.events import LoadEvent
+from localpaged.engine.finish_reason import FinishReason
 from localpaged.engine.params import SamplingParams
 from localpaged.errors import BadModelFile, StepFailed
 from localpaged.store.rows import TurnStatus

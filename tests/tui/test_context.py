@@ -7,7 +7,8 @@ from concurrent.futures import Future
 import pytest
 
 from localpaged.chat.context_room import SUMMARY_REQUEST
-from localpaged.engine.events import FinishReason, ReadyEvent
+from localpaged.engine.events import ReadyEvent
+from localpaged.engine.finish_reason import FinishReason
 from localpaged.engine.params import SamplingParams
 from localpaged.tui.screens.context import ContextScreen
 from localpaged.tui.screens.picker import PickerScreen

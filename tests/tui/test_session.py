@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from localpaged.chat.events import TurnEnded, TurnPrefill, TurnText
-from localpaged.engine.events import FinishReason, Usage
+from localpaged.engine.events import Usage
+from localpaged.engine.finish_reason import FinishReason
 from localpaged.errors import StepFailed
 from localpaged.store.rows import Chat, Exchange, Message, Turn, TurnStatus
 from localpaged.tui.session import NEW_CHAT_TITLE, Answer, ChatState, Draft, Question, SessionModel

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from localpaged.chat.events import TurnPrefill
-from localpaged.engine.events import FinishReason, Usage
+from localpaged.engine.events import Usage
+from localpaged.engine.finish_reason import FinishReason
 from localpaged.engine.snapshot import EngineSnapshot
 from localpaged.store.rows import Turn, TurnStatus
 from localpaged.tui.figures import byte_size, compact, rate, seconds

@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 
 from localpaged.chat.models import name_of as model_name_of
-from localpaged.engine.events import FinishReason
+from localpaged.engine.finish_reason import FinishReason
 from localpaged.engine.params import BLOCK_SIZE_TOKENS
 from localpaged.plain_text import visible
 from localpaged.store.rows import TurnStatus

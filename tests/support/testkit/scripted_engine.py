@@ -13,13 +13,13 @@ from localpaged.engine.events import (
     Event,
     FailEvent,
     FinishEvent,
-    FinishReason,
     LoadEvent,
     PrefillEvent,
     ReadyEvent,
     TokenEvent,
     Usage,
 )
+from localpaged.engine.finish_reason import FinishReason
 from localpaged.engine.params import Request, RequestId
 from localpaged.engine.snapshot import EngineSnapshot
 from localpaged.errors import EngineStopped, LocalPagedError, ModelNotFound, PromptTooLong
