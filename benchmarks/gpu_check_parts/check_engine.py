@@ -39,7 +39,7 @@ def run(bench: Bench) -> Iterator[Entry]:
 
 def _family(bench: Bench, family: Family) -> Iterator[Entry]:
     state = family.state(torch.float32)
-    lengths = bench.pick(PROMPTS, (17, 3))
+    lengths = bench.pick(PROMPTS, (17, 2))
     count = bench.pick(ANSWER_TOKENS, 2)
     for has_graphs in (True, False):
         ours = Ours(

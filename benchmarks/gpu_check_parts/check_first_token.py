@@ -20,7 +20,7 @@ LEAST_TIMES = 10.0
 
 def run(bench: Bench) -> Iterator[Entry]:
     """Yield both times and how often one goes into the other; the first pair warms up."""
-    shared, own = bench.pick((SHARED_TOKENS, OWN_TOKENS), (32, 4))
+    shared, own = bench.pick((SHARED_TOKENS, OWN_TOKENS), (16, 2))
     sizes = bench.pick(Sizes((RUNS + 1) * 4_096, 8_192, 4), Sizes(256, 128, 4, 64))
     chosen = largest(bench, sizes)
     if isinstance(chosen, Skip):

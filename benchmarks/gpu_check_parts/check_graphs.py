@@ -75,7 +75,7 @@ def _model(
 def _steps(bench: Bench, ours: Ours, sequences: int) -> Steps:
     return ours.decode_steps(
         sequences,
-        prompt_tokens=bench.pick(PROMPT_TOKENS, 20),
-        steps=bench.pick(STEPS, 2),
+        prompt_tokens=bench.pick(PROMPT_TOKENS, 5),
+        steps=bench.pick(STEPS, 1),
         warm_steps=bench.pick(WARM_STEPS, 1),
     )

@@ -80,11 +80,11 @@ def _model(
 def _ours(
     bench: Bench, engine: Ours, name: str, config: DecoderConfig, count: int, per_s: float
 ) -> Figure:
-    prompt_tokens = bench.pick(PROMPT_TOKENS, 17)
+    prompt_tokens = bench.pick(PROMPT_TOKENS, 5)
     steps = engine.decode_steps(
         count,
         prompt_tokens=prompt_tokens,
-        steps=bench.pick(STEPS, 2),
+        steps=bench.pick(STEPS, 1),
         warm_steps=bench.pick(WARM_STEPS, 1),
     )
     step_s = times_of(steps.seconds).median
@@ -126,7 +126,7 @@ def _theirs(
             continue
         made = theirs.decode_per_s(
             count,
-            prompt_tokens=bench.pick(PROMPT_TOKENS, 17),
+            prompt_tokens=bench.pick(PROMPT_TOKENS, 5),
             steps=bench.pick(THEIR_STEPS, 2),
         )
         beside = {"localpaged": ours[count].median} if count in ours else {}
@@ -148,7 +148,7 @@ def _continuous(bench: Bench, theirs: Theirs, name: str, count: int, ours: float
     try:
         made = theirs.continuous_per_s(
             count,
-            prompt_tokens=bench.pick(PROMPT_TOKENS, 17),
+            prompt_tokens=bench.pick(PROMPT_TOKENS, 5),
             num_tokens=bench.pick(CONTINUOUS_TOKENS, 2),
         )
     except Exception as error:  # a fault of theirs is none of ours

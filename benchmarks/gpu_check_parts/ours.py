@@ -34,6 +34,9 @@ from localpaged.models.tensor_layout import tensor_layout
 
 BLOCK_SIZE = 16
 SPARE_BLOCKS = 64
+REHEARSED_CHUNK = 4
+"""Interpreted, a short chunk that is padded to its usual size takes seconds."""
+
 STARTING_STEPS = 24
 """Steps in which the last sequences may begin while the first ones decode already."""
 
@@ -100,6 +103,7 @@ class Ours:
         state: Mapping[str, torch.Tensor] | None = None,
         dtype: torch.dtype = torch.bfloat16,
         has_graphs: bool = True,
+        has_cascade: bool = True,
     ) -> None:
         # The device has a stream of its own, which does not wait for what was begun on another.
         bench.watch.settle()
@@ -124,6 +128,8 @@ class Ours:
                 max_rows=sizes.max_running,
                 vocab_size=config.vocab_size,
                 has_graphs=has_graphs,
+                has_cascade=has_cascade,
+                short_chunk=bench.pick(None, REHEARSED_CHUNK),
             )
         )
         self.runner.inner.warm_up()
