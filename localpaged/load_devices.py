@@ -46,7 +46,14 @@ class Machine(Protocol):
 
 
 class ThisMachine:
-    """The machine that the program runs on."""
+    """The machine that the program runs on; one for all models of a run. Engine thread only.
+
+    Invariant: they are all on one device. A second card would have kernels of one model started
+    while the other's is the current one.
+    """
+
+    def __init__(self) -> None:
+        self._chosen: Device | None = None
 
     @property
     def expects_card(self) -> bool:
@@ -54,8 +61,10 @@ class ThisMachine:
         return any(path.exists() for path in SIGNS_OF_A_CARD)
 
     def choose(self, settings: Settings) -> Device:
-        """See Machine."""
-        return choose_device(settings)
+        """See Machine. `settings` are the run's."""
+        if self._chosen is None:
+            self._chosen = choose_device(settings)
+        return self._chosen
 
     def open(self, device: Device) -> DeviceLayer | None:
         """See Machine."""

@@ -15,6 +15,7 @@ from localpaged.engine.engine import Engine, LoadCore
 from localpaged.engine.port import EnginePort
 from localpaged.engine_factory import give_back_memory, load_core
 from localpaged.errors import ConfigError
+from localpaged.load_devices import ThisMachine
 from localpaged.model_shelf import Shelf
 from localpaged.prompt import ChatModel
 from localpaged.remote_models.engine import RemoteEngine
@@ -50,7 +51,7 @@ def open_service(
             hint="Choose another --model; clients can ask the endpoint itself.",
         )
     store = Store.open()
-    load = partial(load_core, is_deleted=partial(is_deleted, store))
+    load = partial(load_core, is_deleted=partial(is_deleted, store), machine=ThisMachine())
 
     def loader_of(name: str) -> LoadCore:
         return partial(load, partial(shelf.opened, name), settings)

@@ -10,13 +10,14 @@ import os
 import pytest
 import torch
 
+from localpaged import load_devices
 from localpaged.config import Settings
 from localpaged.devices import Card, Cards, choose_device
 from localpaged.engine.events import LoadEvent
 from localpaged.engine_factory import load_core
 from localpaged.errors import ConfigError, NoRoom
 from localpaged.kv_files.folder import kv_root
-from localpaged.load_devices import CardBytes
+from localpaged.load_devices import CardBytes, ThisMachine
 from localpaged.models.open_model import open_model
 from testkit.engine_runs import make_request, run
 from testkit.fake_device import FakeDevice
@@ -178,6 +179,26 @@ def test_a_card_that_is_asked_for_and_not_there_is_refused(opened, caplog):
     _, ready, _ = load(opened, machine)
     assert ready.device == "cpu"
     assert "on the processor: this torch is a build without CUDA" in caplog.text
+
+
+def test_all_models_of_a_run_are_on_one_card_though_another_has_more_free_by_then(monkeypatch):
+    first, second = (CardMachine(free_bytes=n).choose(Settings("m")) for n in (5, 6))
+    choices = iter([first, second])
+    monkeypatch.setattr(load_devices, "choose_device", lambda settings: next(choices))
+    machine = ThisMachine()
+    assert machine.choose(Settings("m")) is machine.choose(Settings("m")) is first
+
+
+def test_a_refused_device_is_looked_for_again(monkeypatch):
+    def refuse(settings):
+        raise ConfigError("not there")
+
+    machine = ThisMachine()
+    monkeypatch.setattr(load_devices, "choose_device", refuse)
+    with pytest.raises(ConfigError):
+        machine.choose(Settings("m"))
+    monkeypatch.undo()
+    assert machine.choose(Settings("m", device="cpu")).label == "cpu"
 
 
 def test_a_cards_memory_is_looked_at_once_a_second():
