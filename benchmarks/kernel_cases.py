@@ -216,6 +216,7 @@ CASES: dict[str, Case] = {
     "chunk, bf16, 9/3 of 64": _chunk(heads=9, kv_heads=3, dim=64),
     "chunk, fp16, 32/32 of 80": _chunk(heads=32, kv_heads=32, dim=80, dtype=FP16),
     "chunk, bf16, 28/4 of 112": _chunk(heads=28, kv_heads=4, dim=112),
+    "chunk, bf16, 28/4 of 112, 2 parts": _chunk(heads=28, kv_heads=4, dim=112, num_splits=2),
     "chunk, bf16, 8/4 of 256": _chunk(heads=8, kv_heads=4, dim=256),
     "chunk, bf16 on int8, 32/8 of 128": _chunk(
         heads=32, kv_heads=8, dim=128, kv_dtype=INT8, num_splits=4, **_ALL

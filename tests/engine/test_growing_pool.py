@@ -61,9 +61,14 @@ def test_answers_do_not_change_while_the_pool_grows(tmp_path):
         for n in (5, 16, 33, 70)
     ]
     expected = run(make_decoder_core(decoder), requests)
-    core = make_decoder_core(decoder, num_blocks=40, initial_blocks=1, slab_blocks=1)
     small = KVStorage(decoder.config, num_blocks=1, block_size=16, dtype=torch.float32)
-    core._runner = ModelRunner(decoder, small)
+    core = make_decoder_core(
+        decoder,
+        num_blocks=40,
+        initial_blocks=1,
+        slab_blocks=1,
+        make_runner=lambda kv: ModelRunner(decoder, small),
+    )
     outcomes = run(core, requests)
     assert small.num_blocks == core.snapshot().total_blocks < 40
     for name, outcome in expected.items():

@@ -105,6 +105,8 @@ def shape_of(
     is_small = rows.starts is None and dim <= 64
     is_converted = kv.dtype.itemsize == 1 and not is_small
     is_crowded = is_converted or is_last_merging or (is_wide and is_large)
+    # Many rows of a head that is no power of two: what is masked takes the rest of the registers.
+    is_cut = not is_narrow and head_dim < dim
     return Shape(
         dim=dim,
         block_m=block_m,
@@ -112,7 +114,7 @@ def shape_of(
         tile=16 if is_wide or is_large else 32,
         num_warps=8 if is_crowded else 4,
         # With three the next tile is on its way while one is computed: its place takes a load, too.
-        num_stages=2 if is_wide or is_large else 3,
+        num_stages=2 if is_wide or is_large or is_cut else 3,
     )
 
 
