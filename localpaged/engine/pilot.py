@@ -74,20 +74,14 @@ class Pilot:
         return self._wait(plan, _Launched(plan, flight, started_s), [True] * len(plan.rows))
 
     def _land(self, in_air: _Launched, alive: list[bool]) -> Step:
-        """Take in a flight; tokens that were not known when it began are known by now."""
+        """Take in what a flight computed for rows that are alive."""
         running = {s.id: s for s in self._scheduler.running}
-        rows = [row for row, is_alive in zip(in_air.plan.rows, alive, strict=True) if is_alive]
-        plan = replace(
-            in_air.plan,
-            rows=tuple(
-                replace(row, token_ids=(running[row.sequence_id].tokens[row.start],))
-                if row.token_ids == (UNKNOWN_TOKEN,)
-                else row
-                for row in rows
-            ),
-        )
+        plan = in_air.plan
+        if not all(alive):
+            kept = zip(plan.rows, alive, strict=True)
+            plan = replace(plan, rows=tuple(row for row, is_alive in kept if is_alive))
         step = self._wait(plan, in_air, alive)
-        for row in rows:
+        for row in plan.rows:
             running[row.sequence_id].num_ahead -= 1
         return step
 
@@ -102,12 +96,23 @@ class Pilot:
                 # It went on with tokens that there are not.
                 give_up_ahead(self._scheduler, following.plan)
                 following = None
-            result = run_apart(self._runner, plan)
+            result = run_apart(self._runner, self._known(plan))
         else:
             kept = zip(result.rows, alive, strict=True)
             result = replace(result, rows=tuple(row for row, is_alive in kept if is_alive))
         self._in_air = following
         return self._done(plan, result, launched.started_s)
+
+    def _known(self, plan: StepPlan) -> StepPlan:
+        """Return a plan with the tokens that nobody knew when it was launched, and now all do."""
+        running = {s.id: s for s in self._scheduler.running}
+        rows = (
+            replace(row, token_ids=(running[row.sequence_id].tokens[row.start],))
+            if row.token_ids == (UNKNOWN_TOKEN,)
+            else row
+            for row in plan.rows
+        )
+        return replace(plan, rows=tuple(rows))
 
     def _launch_ahead(self, plan: StepPlan, flight: Flight) -> _Launched | None:
         assert self._flying is not None
