@@ -117,4 +117,5 @@ class Collector:
             num_chats=num_chats,
             tree=tree_of(inspection) if inspection is not None and TREE in details else None,
             block_map=block_map(inspection) if inspection is not None and MAP in details else None,
+            runner_note=snapshot.runner_note,
         )

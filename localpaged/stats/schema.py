@@ -245,7 +245,7 @@ class ModelStats:
     """One loaded model. `tree` and `block_map` are there where they were asked for.
 
     `weights_bytes` is None where it is not known. `running` sequences hold KV, `queue_length` ones
-    wait.
+    wait. `runner_note` says why a card's steps are no graphs, where they are none.
     """
 
     name: str
@@ -265,6 +265,7 @@ class ModelStats:
     num_chats: int = 0
     tree: Tree | None = None
     block_map: BlockMap | None = None
+    runner_note: str = ""
 
     @property
     def kv_bytes(self) -> int:

@@ -1,5 +1,7 @@
 """Stats as text fit the terminal they are printed on, and bars keep their proportions."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -85,3 +87,11 @@ def test_a_curve_shows_the_latest_points_that_fit():
     assert len(curve(series, Look())) == 48
     narrow = curve(series, Look(columns=40))
     assert len(narrow) == 10 and narrow.endswith("█ ▂")
+
+
+def test_a_card_without_graphs_says_why_and_one_with_them_says_nothing(told):
+    assert "graphs " not in snapshot_text(told, Look())
+    noted = replace(told.models[0], runner_note=f"CUDA graphs are switched off.{HOSTILE}")
+    text = snapshot_text(replace(told, models=(noted,)), Look())
+    assert "graphs    CUDA graphs are switched off." in text
+    assert "\x1b" not in text
