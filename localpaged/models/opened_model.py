@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 from localpaged.decoder_config import DecoderConfig
@@ -48,6 +49,7 @@ class OpenedModel:
         return self.num_parameters * element_bytes
 
 
+@lru_cache(maxsize=64)  # to find what fits it is asked hundreds of times
 def count_parameters(config: DecoderConfig) -> int:
     """Return the numbers in all tensors that a decoder of `config` uses."""
     return sum(math.prod(fused.shape) for fused in tensor_layout(config))
