@@ -9,6 +9,7 @@ import torch
 from gpu_check_parts.bench import Bench
 from gpu_check_parts.entries import Case, Entry, Fault
 from gpu_check_parts.families import FAMILIES, Family
+from gpu_check_parts.figures import first_line
 from gpu_check_parts.ours import Ours, Sizes
 
 FAMILY_S = 4.0
@@ -34,7 +35,7 @@ def run(bench: Bench) -> Iterator[Entry]:
             family = Family(name, bench.device, num_layers=bench.pick(3, 1))
             yield from _family(bench, family)
         except Exception as error:  # one family that breaks leaves the others to be compared
-            yield Fault(name, f"{type(error).__name__}: {str(error)[:300]}")
+            yield Fault(name, first_line(error))
 
 
 def _family(bench: Bench, family: Family) -> Iterator[Entry]:

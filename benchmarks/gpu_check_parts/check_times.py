@@ -20,6 +20,7 @@ from gpu_check_parts.bench import Bench
 from gpu_check_parts.check_machine import bandwidth
 from gpu_check_parts.checks import BESIDE_VARLEN, LONG_BANDWIDTH
 from gpu_check_parts.entries import Case, Entry, Fault, Figure, Skip
+from gpu_check_parts.figures import first_line
 from gpu_check_parts.operator_work import operator_works
 from gpu_check_parts.stopwatch import Times
 
@@ -111,8 +112,7 @@ def _peers(
         entries.append(Case("paged attention and varlen_attn", title, peer.error))
         beside["varlen_attn"] = bench.watch.kernel(peer.attend).median * 1e6
     except (ImportError, RuntimeError, ValueError, TypeError, NotImplementedError) as error:
-        first_line = (str(error).splitlines() or [""])[0]
-        entries.append(Skip(f"varlen_attn, {title}", f"{type(error).__name__}: {first_line[:200]}"))
+        entries.append(Skip(f"varlen_attn, {title}", first_line(error)))
     plain = sdpa(work, tensors)
     if plain is not None:
         beside["SDPA, dense"] = bench.watch.kernel(plain).median * 1e6
@@ -154,7 +154,7 @@ def _operators(bench: Bench, per_s: float) -> Iterator[Entry]:
             }
             yield _figure(work.name, times, prepared.moved_bytes, per_s, beside=beside)
         except Exception as error:  # one kernel that breaks leaves the others to be timed
-            yield Fault(work.name, f"{type(error).__name__}: {str(error)[:300]}")
+            yield Fault(work.name, first_line(error))
 
 
 def _figure(

@@ -11,6 +11,7 @@ from gpu_check_parts.bench import Bench
 from gpu_check_parts.checks import REQUESTS
 from gpu_check_parts.choosing import give_back, largest
 from gpu_check_parts.entries import Entry, Figure, Skip
+from gpu_check_parts.figures import first_line
 from gpu_check_parts.ours import Ours, Sizes
 from gpu_check_parts.shapes import QWEN3_06B
 from gpu_check_parts.theirs import Theirs
@@ -59,7 +60,11 @@ def run(bench: Bench) -> Iterator[Entry]:
         yield lack
         yield Skip(REQUESTS, lack.why)
         return
-    theirs = _theirs(bench, config, lengths[:batch], title)
+    try:
+        theirs = _theirs(bench, config, lengths[:batch], title)
+    except Exception as error:  # a fault of theirs is none of ours
+        yield Skip(REQUESTS, f"transformers: {first_line(error)}")
+        return
     yield theirs
     yield bench.at_least(REQUESTS, ours.median / theirs.median, LEAST_TIMES, "times", note=name)
 

@@ -59,3 +59,9 @@ def per_second(
 def many(sequences: int) -> str:
     """Return "1 sequence" or "8 sequences"."""
     return f"{sequences:,} sequence{'s' * (sequences != 1)}"
+
+
+def first_line(error: Exception) -> str:
+    """Return the kind of an error and what it says first."""
+    lines = str(error).strip().splitlines() or [""]
+    return f"{type(error).__name__}: {lines[0][:200]}"

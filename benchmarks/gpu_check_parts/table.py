@@ -52,7 +52,8 @@ def _machine_line(machine: Mapping[str, Any]) -> str:
 
 def _lines_of(result: Result) -> Iterator[list[str]]:
     took = f"{result.took_s:.0f} of {result.budget_s:.0f} s"
-    yield [f"**{result.check.title}**", "", took if result.took_s else "", "", _outcome(result)]
+    heading = f"**{result.check.title}**"
+    yield [heading, "", took if result.took_s else "", _clocks(result), _outcome(result)]
     for operator, cases in cases_by_operator(result).items():
         bad = [case for case in cases if not case.is_ok]
         worst = max(case.error for case in cases)
@@ -65,6 +66,13 @@ def _lines_of(result: Result) -> Iterator[list[str]]:
             yield ["", f"bar: {entry.name}", number(entry.got, entry.unit), *_judged(entry)]
         elif isinstance(entry, Fault):
             yield ["", entry.what, "", entry.why, "FAULT"]
+
+
+def _clocks(result: Result) -> str:
+    """Return the card's clocks at the end of a check, where they are known."""
+    after = result.clocks.get("after", {})
+    told = {name: after[name] for name in ("clocks.sm", "clocks.mem") if name in after}
+    return ", ".join(f"{name.removeprefix('clocks.')} {value}" for name, value in told.items())
 
 
 def _outcome(result: Result) -> str:
