@@ -227,9 +227,15 @@ class KVKeeper:
             if arrived.reason:
                 log.warning("%s", arrived.reason)
                 self._refresh()
-            self._folder.touch(reading.read_files, now_ns=time.time_ns())
+            self._make_recent(reading.read_files)
         self._arrived.append(arrived)
         self.wake()
+
+    def _make_recent(self, files: Sequence[FileName]) -> None:
+        try:
+            self._folder.touch(files, now_ns=time.time_ns())
+        except OSError as error:  # what was read is of use all the same
+            log.warning("KV files cannot be marked as used: %s", error)
 
     def _write(self, segment: Segment, name: FileName, chats: tuple[str, ...]) -> None:
         try:

@@ -82,12 +82,20 @@ def read_next(folder: KVFolder, reading: Reading) -> Arrived:
     except FileNotFoundError:
         return _end(reading, "A KV file was deleted while it was wanted.")
     except Unusable as unusable:
-        if reading.files:
-            folder.remove(reading.files[0])
-        return _end(reading, f"A KV file {unusable}; it was deleted.")
+        return _end(reading, f"A KV file {unusable}; {_without(folder, reading)}.")
     except OSError as error:
         return _end(reading, f"A KV file cannot be read: {error.strerror or error}.")
     return _end(reading, "")
+
+
+def _without(folder: KVFolder, reading: Reading) -> str:
+    """Delete the file that was to be read; tell whether that was possible."""
+    try:
+        if reading.files:
+            folder.remove(reading.files[0])
+    except OSError as error:
+        return f"it could not be deleted: {error.strerror or error}"
+    return "it was deleted"
 
 
 def _exact(folder: KVFolder, reading: Reading, name: FileName) -> Arrived:

@@ -127,6 +127,39 @@ def test_a_disk_that_takes_nothing_is_logged_and_no_more(make_keeper, monkeypatc
     assert os.strerror(number) in caplog.text
 
 
+def test_a_disk_that_cannot_be_written_is_read_to_the_end(make_keeper, monkeypatch):
+    keeper, woken = make_keeper()
+    write(keeper, make_segment())
+    woken.wait(lambda: keeper.find(tuple(range(9))) == 8)
+    refuse_changes(monkeypatch)
+    first, last = read(keeper, woken, tuple(range(9)))
+    assert first.num_usable == 2 and last.is_last and not last.reason
+
+
+def test_a_damaged_file_that_cannot_be_deleted_is_told_and_read_no_further(
+    make_keeper, monkeypatch
+):
+    keeper, woken = make_keeper()
+    write(keeper, make_segment())
+    woken.wait(lambda: keeper.find(tuple(range(9))) == 8)
+    (path,) = kv_root().glob("*/*.safetensors")
+    path.write_bytes(path.read_bytes()[:-1])
+    refuse_changes(monkeypatch)
+    (last,) = read(keeper, woken, tuple(range(9)))
+    assert last.is_last and "damaged" in last.reason and "not be deleted" in last.reason
+
+
+def refuse_changes(monkeypatch) -> None:
+    """Let nothing be deleted and no time be set, as on a disk that is read-only by now."""
+
+    def refuse(*args, **options):
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    monkeypatch.setattr(os, "utime", refuse)
+    monkeypatch.setattr(os, "unlink", refuse)
+    monkeypatch.setattr(KVFolder, "remove", refuse)
+
+
 def test_the_end_does_not_wait_for_a_disk_that_hangs(make_keeper, monkeypatch):
     keeper, _ = make_keeper()
     is_over = threading.Event()
