@@ -15,7 +15,7 @@ PIECE_BYTES = 2**25
 """What is gathered at a time on its way: enough for the bus, and little beside a pool."""
 
 PINNED_SLAB_BYTES = 2**27
-"""torch pins powers of two, so a slab of this size wastes less than one slot's bytes."""
+"""torch pins powers of two: a full slab wastes less than one slot, the last one less than half."""
 
 
 class SwapSpace:
