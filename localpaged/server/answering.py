@@ -42,6 +42,7 @@ class Answering(Response):
         self._is_stream = is_stream
         self._grammar_param = grammar_param
         self._on_over = on_over
+        self._is_over = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer; a disconnect ends it."""
@@ -54,15 +55,15 @@ class Answering(Response):
         finally:
             for task in (work, gone):
                 task.cancel()
+            self._end()
             await asyncio.gather(work, gone, return_exceptions=True)
-            self._answers.close()
-            self._on_over()
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         # what the engine refuses is told by a status, so nothing is sent before its first word
         first = await self._answers.ticket.wait()
         if isinstance(first, FailEvent):
             self._answers.failure = first.error
+            self._end()
             refusal = self._error(first.error, is_refusal=True)
             await error_response(refusal)(scope, receive, send)
         elif self._is_stream:
@@ -75,6 +76,7 @@ class Answering(Response):
         async for deltas in self._answers.deltas():
             for delta in deltas:
                 wholes[delta.index].add(delta)
+        self._end()
         if self._answers.failure is not None:
             return error_response(self._error(self._answers.failure))
         body = self._shape.whole(wholes, self._answers.bill)
@@ -89,6 +91,7 @@ class Answering(Response):
         await _send_body(send, b"".join(opening))
         async for deltas in self._answers.deltas():
             await _send_body(send, b"".join(_event(self._shape.chunk(each)) for each in deltas))
+        self._end()
         failure = self._answers.failure
         if failure is not None:
             ending = _event(self._error(failure).body())
@@ -96,6 +99,14 @@ class Answering(Response):
             usage = self._shape.usage_chunk(self._answers.bill)
             ending = (b"" if usage is None else _event(usage)) + DONE
         await send({"type": "http.response.body", "body": ending, "more_body": False})
+
+    def _end(self) -> None:
+        """Count the request and give its place back: before its client hears of the end, so that
+        whoever asks again at once, or looks at the metrics, finds it done."""
+        if not self._is_over:
+            self._is_over = True
+            self._answers.close()
+            self._on_over()
 
     def _error(self, error: LocalPagedError, *, is_refusal: bool = False) -> ApiError:
         if isinstance(error, EngineStopped):

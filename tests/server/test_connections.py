@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 
-from localpaged.errors import ConfigError
-from localpaged.server.api import LARGE_BODY_BYTES
+from localpaged.errors import ConfigError, EngineError
+from localpaged.server.api import LARGE_BODY_BYTES, SMALL_BODY_BYTES
 from testkit.http_server import Served, scripted, tiny
+from testkit.scripted_engine import Answer
 
 LONG = ["word "] * 4_000
 
@@ -146,6 +147,25 @@ def test_a_connection_that_asks_slowly_and_whole_is_kept():
                 answer += piece
 
 
+@pytest.mark.parametrize("is_stream", [False, True])
+@pytest.mark.parametrize("error", [None, EngineError("It cannot be.")])
+def test_an_answer_that_is_over_has_given_its_place_back(is_stream, error):
+    # the second request is there before the first one's answer has gone out
+    with scripted((Answer(("quick",), error=error),), max_requests=1) as served:
+        body = json.dumps({**_body(), "stream": is_stream}).encode()
+        head = (
+            "POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\n"
+            f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n"
+        )
+        with socket.create_connection(("127.0.0.1", served.server.port), timeout=10) as client:
+            client.sendall(head.encode() + b"\r\n" + body)
+            client.sendall(head.encode() + b"Connection: close\r\n\r\n" + body)
+            answers = b""
+            while piece := client.recv(65_536):
+                answers += piece
+    assert answers.count(b"HTTP/1.1 ") == 2 and b"HTTP/1.1 429" not in answers
+
+
 def test_connections_leave_descriptors_to_the_rest_of_the_program(monkeypatch):
     monkeypatch.setattr("localpaged.server.connections.MAX_CONNECTIONS", 3)
     with scripted() as served:
@@ -170,6 +190,20 @@ def test_a_body_that_does_not_arrive_is_given_up():
             )
             assert b" 408 " in slow.recv(100)
         assert served.chat().status_code == 200
+
+
+def test_small_bodies_wait_for_no_thread():
+    with scripted(("quick",)) as served:
+        render, readers = served.model.render, []
+
+        def watched(messages: Any, **options: Any) -> Any:
+            readers.append(threading.current_thread().name)
+            return render(messages, **options)
+
+        served.model.render = watched
+        assert served.chat().status_code == 200
+        assert served.chat("x" * SMALL_BODY_BYTES).status_code == 200
+    assert readers[0] == "http" and readers[1].startswith("server-reader")
 
 
 def test_large_bodies_are_read_behind_one_another_and_hold_up_nobody():
