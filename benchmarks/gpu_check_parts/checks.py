@@ -48,12 +48,12 @@ REQUESTS = "requests a second: times those of static batches in the same memory"
 _PARTS = "gpu_check_parts"
 MACHINE = Check("machine", "The machine", f"{_PARTS}.check_machine", 25)
 CHECKS = (
-    Check("kernels", "Kernels and references", f"{_PARTS}.check_kernels", 40, shards=6),
+    Check("kernels", "Kernels and references", f"{_PARTS}.check_kernels", 44, shards=8),
     Check("engine", "Engine and transformers", f"{_PARTS}.check_engine", 22),
     Check("times", "Kernels' times", f"{_PARTS}.check_times", 28, (BESIDE_VARLEN, LONG_BANDWIDTH)),
-    Check("speed", "Tokens a second", f"{_PARTS}.check_speed", 44, (HALF_BANDWIDTH, MANY)),
+    Check("speed", "Tokens a second", f"{_PARTS}.check_speed", 42, (HALF_BANDWIDTH, MANY)),
     Check("graphs", "Graphs and host time", f"{_PARTS}.check_graphs", 16, (HOST_WORK,)),
     Check("cascade", "Cascade attention", f"{_PARTS}.check_cascade", 14),
     Check("first-token", "First token", f"{_PARTS}.check_first_token", 14, (WARM,)),
-    Check("traffic", "Requests a second", f"{_PARTS}.check_traffic", 44, (REQUESTS,)),
+    Check("traffic", "Requests a second", f"{_PARTS}.check_traffic", 42, (REQUESTS,)),
 )
