@@ -35,6 +35,10 @@ MATRIX_ROUNDING_BYTES = 2 << 20
 """To which torch rounds each large tensor on a card."""
 
 
+PINNED_ROUNDING_BYTES = 64 << 20
+"""What pinned memory takes more than was asked for, at most: torch pins powers of two."""
+
+
 @dataclass(frozen=True, slots=True)
 class MemoryPlan:
     """Bytes by purpose, where the model is computed.

@@ -12,6 +12,7 @@ from localpaged.fitting.formats import NumberFormats, choose_formats
 from localpaged.fitting.pool import blocks_for, size_pool, smallest_context, step_tokens_on
 from localpaged.fitting.room import Room
 from localpaged.memory_plan import (
+    PINNED_ROUNDING_BYTES,
     MemoryPlan,
     card_reserve_bytes,
     card_working_bytes,
@@ -93,7 +94,7 @@ def fit_of(opened: ModelSize, settings: Settings, room: Room) -> Fit:
         taken.working_bytes,
         taken.graph_bytes,
         taken.reserve_bytes,
-        host_bytes if room.device.is_cuda else 0,
+        host_bytes + PINNED_ROUNDING_BYTES if room.device.is_cuda and host_bytes else 0,
     )
     return Fit(room, formats, engine, a_block, plan)
 
