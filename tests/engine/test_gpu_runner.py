@@ -246,7 +246,8 @@ def test_what_is_given_up_in_the_air_is_waited_for_before_its_memory_is_used_aga
     )
 
 
-def test_a_step_that_breaks_on_the_device_is_contained():
+@pytest.mark.parametrize("count", [1, 2], ids=["ahead", "ahead and planned again"])
+def test_a_step_that_breaks_when_its_copy_has_begun_is_contained(count):
     class Breaking(HistoryModel):
         left = 0
 
@@ -263,7 +264,7 @@ def test_a_step_that_breaks_on_the_device_is_contained():
         collect(outcomes, ours.core.submit(request))
     for _ in range(6):
         collect(outcomes, ours.core.step())
-    model.left = 1
+    model.left = count
     drain(ours.core, outcomes)
     expected = run(Bench(None).core, requests("ab", max_tokens=20))
     for name in "ab":
