@@ -9,8 +9,9 @@ from dataclasses import replace
 
 import pytest
 
+from localpaged.cards import Card, Cards, is_compiled_for, read_cards
 from localpaged.config import Settings
-from localpaged.devices import Card, Cards, Device, choose_device, is_compiled_for, read_cards
+from localpaged.devices import Device, choose_device
 from localpaged.errors import ConfigError
 
 GIB = 2**30

@@ -6,18 +6,16 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
-from localpaged.config import Settings
-from localpaged.devices import (
-    CHOSEN,
-    CUDA,
+from localpaged.cards import (
     LEAST_TRITON,
     Card,
     Cards,
-    Device,
     card_trouble,
-    choose_device,
+    dotted,
     version_numbers,
 )
+from localpaged.config import Settings
+from localpaged.devices import CHOSEN, CUDA, Device, choose_device
 from localpaged.doctor.fact import Fact, note, problem
 from localpaged.doctor.nvidia import Nvidia
 from localpaged.doctor.torch_build import TorchBuild
@@ -154,13 +152,13 @@ def _build(nvidia: Nvidia, build: TorchBuild, missing: Callable[..., Fact]) -> F
             return made("a build without CUDA, which is all that is needed here")
         advice = _GET_CUDA
         if nvidia.driver and version_numbers(nvidia.driver)[:2] < _GET_CUDA_DRIVER:
-            advice += f" (with driver {_dotted(_GET_CUDA_DRIVER)} or newer). {_CHOOSE_BUILD}"
+            advice += f" (with driver {dotted(_GET_CUDA_DRIVER)} or newer). {_CHOOSE_BUILD}"
         return missing("a GPU is here, and this torch is a build without CUDA", advice)
     if not nvidia.is_there:
         return made(f"a build for CUDA {cards.cuda}, and no GPU to use it with")
     needed = LEAST_DRIVERS.get(version_numbers(cards.cuda)[0])
     if needed and nvidia.driver and version_numbers(nvidia.driver)[:2] < needed:
-        least = _dotted(needed)
+        least = dotted(needed)
         return missing(
             f"CUDA {cards.cuda} of torch needs driver {least}; {nvidia.driver} is here",
             f"Update the driver to {least} or newer. {_CHOOSE_BUILD}",
@@ -189,7 +187,7 @@ def _attention(device: Device) -> Fact:
 def _triton(nvidia: Nvidia, cards: Cards, device: Device, missing: Callable[..., Fact]) -> Fact:
     numbers = {"version": cards.triton or None}
     is_used = implementation_on(device.name) == TRITON
-    least = _dotted(LEAST_TRITON)
+    least = dotted(LEAST_TRITON)
     if not cards.triton:
         if not nvidia.is_there and not cards.cards:
             return Fact("Triton", "not installed, and not needed without a GPU", numbers=numbers)
@@ -208,7 +206,3 @@ def _usable(cards: Cards) -> list[Card]:
 
 def _gib(num_bytes: int) -> str:
     return f"{num_bytes / 2**30:.1f} GiB"
-
-
-def _dotted(numbers: tuple[int, ...]) -> str:
-    return ".".join(map(str, numbers))

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from localpaged.devices import Cards, read_cards
+from localpaged.cards import Cards, read_cards
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,11 +10,12 @@ import click
 import psutil
 import pytest
 
+from localpaged.cards import Cards
 from localpaged.cli.chat import chat
 from localpaged.cli.options import ENGINE_KEYS, ByteSize, settings_from
 from localpaged.config import DEFAULT_KV_DISK_BYTES, Settings
 from localpaged.decoder_config import DecoderConfig
-from localpaged.devices import Cards, choose_device
+from localpaged.devices import choose_device
 from localpaged.engine.params import EngineConfig
 from localpaged.errors import ConfigError, NoRoom
 from localpaged.fitting.pool import FULL_CHATS, KV_SHARE_OF_FREE_MEMORY, size_pool

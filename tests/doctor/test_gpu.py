@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
+from localpaged.cards import Card, card_trouble
 from localpaged.config import Settings
-from localpaged.devices import Card, card_trouble
 from localpaged.doctor import nvidia as nvidia_module
 from localpaged.doctor.fact import Verdict
 from localpaged.doctor.gpu import gpu_facts, kernel_facts

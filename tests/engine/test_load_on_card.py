@@ -11,8 +11,9 @@ import pytest
 import torch
 
 from localpaged import load_devices
+from localpaged.cards import Card, Cards
 from localpaged.config import Settings
-from localpaged.devices import Card, Cards, choose_device
+from localpaged.devices import choose_device
 from localpaged.engine.events import LoadEvent
 from localpaged.engine_factory import load_core
 from localpaged.errors import ConfigError, NoRoom

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from localpaged.devices import Card, Cards
+from localpaged.cards import Card, Cards
 from localpaged.doctor.nvidia import Nvidia, SystemGpu
 from localpaged.doctor.terminal import Streams
 from localpaged.doctor.torch_build import TorchBuild
