@@ -65,9 +65,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(f"{result.check.title}: {result.outcome}, {result.took_s:.0f} s", file=sys.stderr)
             results.append(result)
     took_s = time.monotonic() - started_s
-    print(table_of(results, machine, is_rehearsal=options.rehearse))
+    table = table_of(results, machine, is_rehearsal=options.rehearse)
+    print(table)
     report = report_of(results, machine, is_rehearsal=options.rehearse, took_s=took_s)
-    _write(report, options.out or _name(machine, is_rehearsal=options.rehearse))
+    _write(report, table, options.out or _name(machine, is_rehearsal=options.rehearse))
     _tell(results)
     return exit_status(results) if is_usable else EXIT_NO_GPU
 
@@ -100,12 +101,14 @@ def _name(machine: Mapping[str, Any], *, is_rehearsal: bool) -> Path | None:
     return RESULTS / f"gpu-{card}-{str(machine.get('commit'))[:7]}.json"
 
 
-def _write(report: Mapping[str, Any], path: Path | None) -> None:
+def _write(report: Mapping[str, Any], table: str, path: Path | None) -> None:
+    """Write the JSON and, beside it, the table."""
     if path is None:
         return
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(report, indent=2, allow_nan=False) + "\n")
-    print(f"\nwritten to {path}")
+    path.with_suffix(".md").write_text(table + "\n")
+    print(f"\nwritten to {path} and {path.with_suffix('.md').name}")
 
 
 def _tell(results: Sequence[Result]) -> None:

@@ -36,8 +36,7 @@ def played(monkeypatch, tmp_path):
 
 def test_a_run_is_kept_under_the_names_of_card_and_commit(played, tmp_path, capsys):
     assert gpu_check.main([]) == 0
-    (path,) = tmp_path.iterdir()
-    assert path.name.startswith("gpu-nvidia-geforce-rtx-4090-")
+    (path,) = tmp_path.glob("*.json")
     report = json.loads(path.read_text())
     assert report["machine"]["card"] == "NVIDIA GeForce RTX 4090"
     assert path.name == f"gpu-nvidia-geforce-rtx-4090-{report['machine']['commit'][:7]}.json"
@@ -46,7 +45,10 @@ def test_a_run_is_kept_under_the_names_of_card_and_commit(played, tmp_path, caps
     out = capsys.readouterr().out
     assert out.startswith("measured on the card that is named here\nNVIDIA GeForce RTX 4090, ")
     assert "sm 2520 MHz" in out
-    assert f"written to {path}" in out
+    assert f"written to {path} and {path.stem}.md" in out
+    table = path.with_suffix(".md").read_text()
+    assert table.startswith("measured on the card")
+    assert out.startswith(table)
 
 
 @pytest.mark.parametrize(
