@@ -29,7 +29,14 @@ class Flights(FlyingFakeRunner):
 
 def make(num_blocks=64, *, block_size=16, max_drafts=0, eos_ids=frozenset(), **options):
     config = {"block_size": block_size, "max_drafts": max_drafts}
-    for name in ("max_running", "context_length", "initial_blocks", "slab_blocks"):
+    for name in (
+        "max_running",
+        "context_length",
+        "initial_blocks",
+        "slab_blocks",
+        "host_blocks",
+        "host_use",
+    ):
         if name in options:
             config[name] = options.pop(name)
     runner = Flights(num_blocks, block_size=block_size, **options)
@@ -163,6 +170,23 @@ def test_no_block_is_evicted_and_the_pool_does_not_grow_for_a_step_ahead():
             assert (kv.pool.num_blocks, kv.num_evicted) == before[:2]
     assert kv.pool.num_blocks > 6
     assert outcomes["a"].token_ids == expected_answer(PROMPTS["a"], 24)
+
+
+def test_what_is_to_go_to_host_memory_is_read_before_a_flight_writes_there():
+    core, runner = make(16, block_size=4, host_blocks=16, host_use="always")
+    old = [3, 1, 4, 1, 5, 9, 2, 6] * 3
+    run(core, [make_request("old", old, max_tokens=2)])
+    outcomes = start(core, a={"max_tokens": 24})
+    kv = core.scheduler.kv
+    assert kv.pool.num_cached and core.scheduler.running[0].num_ahead
+    kv._make_room(kv.pool.num_free + kv.pool.num_cached)  # as somebody does between two steps
+    assert kv.host.has_moves
+    drain(core, outcomes)
+    again = run(core, [make_request("again", old, max_tokens=6)])["again"]
+    assert core.snapshot().swapped_in_blocks > 0
+    assert again.token_ids == expected_answer(old, 6)
+    assert outcomes["a"].token_ids == expected_answer(PROMPTS["a"], 24)
+    assert runner.ahead
 
 
 SPECIAL = {
