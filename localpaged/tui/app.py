@@ -11,7 +11,6 @@ from time import monotonic
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import events, on
-from textual.app import App
 from textual.binding import BindingType
 from textual.filter import LineFilter
 from textual.screen import ModalScreen
@@ -26,6 +25,7 @@ from localpaged.tui.awaited import Awaited
 from localpaged.tui.bridge import EventBridge
 from localpaged.tui.collector import calm_collector
 from localpaged.tui.coordinator import Coordinator
+from localpaged.tui.dead_parts import TidyApp
 from localpaged.tui.desktop import open_on_desktop
 from localpaged.tui.figures import grouped
 from localpaged.tui.glyphs import ASCII, UNICODE, Glyphs
@@ -65,7 +65,7 @@ OPEN_ELSEWHERE = "Another localpaged is open: this is a new chat, the others are
 HISTORY_POLL_S = 2.0
 
 
-class LocalPagedApp(App[None]):
+class LocalPagedApp(TidyApp[None]):
     """One app over one ChatService, which it neither makes nor closes. UI thread only."""
 
     TITLE = "localpaged"
@@ -271,6 +271,7 @@ class LocalPagedApp(App[None]):
                 is_moving = self.screen.beat(snapshot, changes) or is_moving
             self.commands.drafts.keep_if_due()
             self._follow_history()
+            self.tidy_up(is_moving=is_moving)
             return is_moving
         except LocalPagedError as error:
             self.tell_error(error)

@@ -187,7 +187,7 @@ class ChatScreen(OwnScreen[None]):
         is_shown = bool(state or below) or not self.has_class("-least")
         if is_shown != self._state.display:
             self._state.display = is_shown
-            self.call_after_refresh(self.prompt.show_cursor)  # the prompt has moved
+            self.call_after_refresh(self.prompt.reveal_cursor)  # the prompt has moved
         self._hints.set(
             *chrome.hint_runs(
                 self._snapshot,

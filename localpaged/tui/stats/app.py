@@ -9,13 +9,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import ClassVar
 
-from textual.app import App
 from textual.filter import LineFilter
 
 from localpaged.plain_text import visible
 from localpaged.tui import clipboard
 from localpaged.tui.appearance import first_theme, without_greys
 from localpaged.tui.ascii_filter import AsciiFilter
+from localpaged.tui.dead_parts import TidyApp
 from localpaged.tui.figures import grouped
 from localpaged.tui.glyphs import ASCII, UNICODE, Glyphs
 from localpaged.tui.notices import Notices
@@ -27,7 +27,7 @@ from localpaged.tui.theme import DARK, themes
 STYLES = Path(__file__).parent.parent / "styles"
 
 
-class StatsApp(App[None]):
+class StatsApp(TidyApp[None]):
     """One screen over one StatsSource, which it neither makes nor closes. UI thread only."""
 
     TITLE = "localpaged stats"

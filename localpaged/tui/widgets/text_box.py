@@ -43,9 +43,9 @@ class TextBox(TextArea):
     def on_resize(self) -> None:
         """The text is wrapped elsewhere: its cursor stays in view, and blinks where it is now."""
         self.refresh()
-        self.call_after_refresh(self.show_cursor)
+        self.call_after_refresh(self.reveal_cursor)
 
-    def show_cursor(self) -> None:
+    def reveal_cursor(self) -> None:
         """Have the cursor in view, and the terminal's own where it is."""
         self.scroll_cursor_visible()
         if self.has_focus:

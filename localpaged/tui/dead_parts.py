@@ -1,0 +1,65 @@
+"""What is still held of parts of the screen that are gone, and how it is let go.
+
+Found by counting objects over hundreds of dialogs: each left two to five thousand, most of them the
+rows it had painted.
+"""
+
+from __future__ import annotations
+
+import gc
+from functools import lru_cache
+from typing import TYPE_CHECKING, TypeVar
+
+from textual._styles_cache import StylesCache
+from textual.app import App
+from textual.style import Style
+
+if TYPE_CHECKING:
+    from textual.await_complete import AwaitComplete
+    from textual.color import Color
+
+
+Result = TypeVar("Result")
+
+
+def keep_styles_by_colour() -> None:
+    """Have Textual remember a part's two ground styles by their colours alone.
+
+    It remembers them by the part's painted rows as well, and so the rows of the last 1,024 parts.
+    """
+    if hasattr(StylesCache.get_inner_outer, "cache_info"):
+        StylesCache.get_inner_outer = _grounds  # type: ignore[method-assign, assignment]
+
+
+def _grounds(cache: StylesCache, base_background: Color, background: Color) -> tuple[Style, Style]:
+    return _grounds_of(base_background, background)
+
+
+@lru_cache(1_024)
+def _grounds_of(base_background: Color, background: Color) -> tuple[Style, Style]:
+    return Style(background=base_background + background), Style(background=base_background)
+
+
+class TidyApp(App[Result]):
+    """An app of ours: what its closed screens leave is let go. UI thread only."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        keep_styles_by_colour()
+        self._has_left_screen = False
+
+    def pop_screen(self) -> AwaitComplete:
+        """Close the uppermost screen."""
+        self._has_left_screen = True
+        return super().pop_screen()
+
+    def tidy_up(self, *, is_moving: bool) -> None:
+        """Let go of what closed screens left, if nothing moves that would have to wait for it."""
+        if not self._has_left_screen or is_moving:
+            return
+        self._has_left_screen = False
+        # text areas watch the app, and are held until the next theme
+        for watchers in getattr(self, "__watchers", {}).values():
+            watchers[:] = [each for each in watchers if not each[0]._closing]
+        if not self.is_headless:
+            gc.collect()
