@@ -12,10 +12,10 @@ from localpaged.chat.cache_report import CacheReport, report_of
 from localpaged.chat.thought import Thought, answer_of, from_json
 from localpaged.engine.finish_reason import FinishReason
 from localpaged.store.rows import Chat, Exchange, Message, Siblings, Turn, TurnStatus
+from localpaged.tui import told
 from localpaged.tui.labels import expanded
 
 if TYPE_CHECKING:
-    # not imported with the first picture, which has no answers
     from localpaged.chat.events import TurnCacheReport, TurnEnded, TurnPrefill, TurnText
     from localpaged.engine.events import Usage
 
@@ -300,15 +300,13 @@ class SessionModel:
 
     def take(self, event: TurnPrefill | TurnText | TurnEnded, *, now_s: float) -> None:
         """Apply one event; those of a turn that is not here are ignored."""
-        from localpaged.chat.events import TurnPrefill, TurnText
-
         answer = self.answer(event.turn_id)
         if answer is None:
             return
-        if isinstance(event, TurnPrefill):
+        if isinstance(event, told.TurnPrefill):
             answer.prefill = event
             answer.turn = replace(answer.turn, status=TurnStatus.PREFILL)
-        elif isinstance(event, TurnText):
+        elif isinstance(event, told.TurnText):
             # what a transcript read in between already had is not taken twice
             answer.text += event.text[max(0, len(answer.text) - event.offset) :]
             answer.token_count = event.token_count
@@ -367,9 +365,7 @@ def _lost_turn(message: Message | None) -> Turn | None:
 def _usage(turn: Turn) -> Usage | None:
     if turn.prompt_tokens is None or turn.completion_tokens is None:
         return None
-    from localpaged.engine.events import Usage
-
-    return Usage(
+    return told.Usage(
         prompt_tokens=turn.prompt_tokens,
         cached_tokens=turn.cached_tokens or 0,
         completion_tokens=turn.completion_tokens,

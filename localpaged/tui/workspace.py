@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from localpaged.chat.models import name_of
+from localpaged.tui import told
 from localpaged.tui.context_use import fills_context, mark_endpoint, mark_full
 from localpaged.tui.fork_tree import by_family
 from localpaged.tui.session import Draft, SessionModel
 
 if TYPE_CHECKING:
-    from localpaged.chat import events as told
     from localpaged.chat.service import ChatService
     from localpaged.engine.events import LoadEvent, ReadyEvent
     from localpaged.errors import LocalPagedError
@@ -47,8 +47,6 @@ class EngineStatus:
         self, event: told.ModelLoading | told.ModelReady | told.ModelFailed | told.ModelUnloaded
     ) -> None:
         """Apply an event of a model that is not the default one."""
-        from localpaged.chat import events as told
-
         self.stages.pop(event.model_name, None)
         if isinstance(event, told.ModelLoading):
             self.stages[event.model_name] = event.event
@@ -282,8 +280,6 @@ class Workspace:
 
     def take(self, events: Iterable[told.ChatEvent]) -> Changes:
         """Apply a batch of events."""
-        from localpaged.chat import events as told
-
         changes = Changes()
         listed = {session.id: session for session in self.listed}
         for event in events:
@@ -312,8 +308,6 @@ class Workspace:
         changes: Changes,
         session: SessionModel | None,
     ) -> None:
-        from localpaged.chat import events as told
-
         if (watched := self._watched.get(event.chat_id)) is not None:
             watched.take(event, now_s=self._clock_s())
             changes.chat_ids.add(event.chat_id)
@@ -339,8 +333,6 @@ class Workspace:
                 changes.to_resume.append(session)
 
     def _take_engine(self, event: told.ChatEvent) -> None:
-        from localpaged.chat import events as told
-
         engine = self.engine
         match event:
             case told.ModelUnloaded():
