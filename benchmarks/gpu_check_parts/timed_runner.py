@@ -16,6 +16,11 @@ class TimedRunner:
         self.inner = runner
         self.waited_s = 0.0
 
+    @property
+    def note(self) -> str:
+        """See FlyingRunner."""
+        return self.inner.note
+
     def run(self, plan: StepPlan) -> StepResult:
         """See FlyingRunner."""
         return self.launch(plan).wait()
@@ -33,6 +38,11 @@ class TimedFlight:
     def __init__(self, runner: TimedRunner, flight: DeviceFlight) -> None:
         self.inner = flight
         self._runner = runner
+
+    @property
+    def has_draws(self) -> bool:
+        """See Flight."""
+        return self.inner.has_draws
 
     def wait(self) -> StepResult:
         """See Flight."""

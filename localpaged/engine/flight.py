@@ -8,7 +8,14 @@ from localpaged.engine.step_plan import StepPlan, StepResult
 
 
 class Flight(Protocol):
-    """A launched step. Engine thread only."""
+    """A launched step. Engine thread only.
+
+    `has_draws`: the step after it may go on with what it draws, which stays on the device.
+    """
+
+    @property
+    def has_draws(self) -> bool:
+        """Whether its draws can be found by the next step."""
 
     def wait(self) -> StepResult:
         """Return what came out of the step, once; raises what broke it."""

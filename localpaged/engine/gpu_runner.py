@@ -56,6 +56,11 @@ class DeviceFlight:
         self._swap_s = swap_s
         self._piece: torch.Tensor | None = None
 
+    @property
+    def has_draws(self) -> bool:
+        """See Flight."""
+        return bool(self.places)
+
     def land(self) -> None:
         """Wait until the step is over; nothing if that was done."""
         if self._piece is None:

@@ -116,7 +116,7 @@ class Pilot:
 
     def _launch_ahead(self, plan: StepPlan, flight: Flight) -> _Launched | None:
         assert self._flying is not None
-        ahead = plan_ahead(self._scheduler, plan)
+        ahead = plan_ahead(self._scheduler, plan) if flight.has_draws else None
         if ahead is None:
             return None
         started_s = self._clock()

@@ -344,3 +344,11 @@ def test_who_shares_a_beginning_has_a_graph_of_its_own(monkeypatch, has_cascade)
     expected = run(Bench(None).core, asked)
     assert {n: told(o) for n, o in outcomes.items()} == {n: told(o) for n, o in expected.items()}
     assert any(model.shared) == has_cascade
+
+
+def test_more_rows_than_there_is_room_for_stay_on_the_ground(caplog):
+    """Branches begin beside their siblings, however many run."""
+    asked = requests("a", max_tokens=8, num_samples=5, temperature=0.9, seed=2)
+    expected, answers, _ = both(asked, max_running=2)
+    assert answers == expected
+    assert not caplog.records

@@ -152,6 +152,8 @@ class FakeRunner:
 class FakeFlight:
     """A step of a FlyingFakeRunner; what breaks while it runs is raised when it is waited for."""
 
+    has_draws = True
+
     def __init__(self, plan: StepPlan, outcome: StepResult | Exception) -> None:
         self._plan, self._outcome = plan, outcome
 
