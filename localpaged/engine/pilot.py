@@ -44,6 +44,8 @@ class Pilot:
         self._scheduler = scheduler
         self._runner = runner
         self._flying = runner if isinstance(runner, FlyingRunner) else None
+        # One that nearly is a FlyingRunner would go step by step, and nobody would notice.
+        assert self._flying is not None or not hasattr(runner, "launch"), runner
         self._clock = clock
         self._in_air: _Launched | None = None
         self._last_end_s = float("-inf")
