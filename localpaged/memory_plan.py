@@ -108,6 +108,18 @@ def working_bytes(config: DecoderConfig, *, step_tokens: int) -> int:
     return 4 * (step_tokens * widest + LOGITS_ROWS * config.vocab_size)
 
 
+def rounding_bytes(config: DecoderConfig) -> int:
+    """Return what rounding to 8 bits takes beside the weights in 16 bits, while it lasts.
+
+    The embeddings and a head that is made of them are turned each in its own way. Then there is a
+    layer in float32 three times, or the head as the graph that it becomes and what that is made of.
+    """
+    words = config.vocab_size * config.hidden_size
+    attention = (config.qkv_rows + config.num_heads * config.head_dim) * config.hidden_size
+    layer = attention + 3 * config.intermediate_size * config.hidden_size
+    return 2 * words * config.is_tied + max(3 * 4 * layer, 4 * words)
+
+
 def card_working_bytes(config: DecoderConfig, *, step_tokens: int) -> int:
     """Return the same for a card: draws happen there, attention has parts, angles are a table."""
     copies = 4 * SAMPLER_COPIES * LOGITS_ROWS * config.vocab_size

@@ -10,6 +10,8 @@ all turns but one are folded into weights, too; only what `down` reads is turned
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 
 from localpaged.decoder_config import DecoderConfig
@@ -19,6 +21,8 @@ SMALLEST_BLOCK = 16
 """Smaller blocks spread too little."""
 
 LIMIT = 127
+
+ROWS_AT_ONCE = 4_096
 
 VNNI = ("avx512_vnni", "avx_vnni")
 """What torch calls the processor's instructions for it; older ones saturate."""
@@ -62,8 +66,11 @@ def turned(config: DecoderConfig, state: dict[str, torch.Tensor]) -> dict[str, t
         done["rope_factors"] = factors
     embed = state.pop("embed.weight")
     head = embed if config.is_tied else state.pop("head.weight")
-    done["head.weight"] = turn(head.float() * state.pop("norm.weight").float(), hidden).to(dtype)
-    done["embed.weight"] = turn(embed.float(), hidden).to(dtype)
+    norm = state.pop("norm.weight").float()
+    done["head.weight"] = _in_pieces(head, lambda rows: turn(rows.float() * norm, hidden).to(dtype))
+    del head
+    done["embed.weight"] = _in_pieces(embed, lambda rows: turn(rows.float(), hidden).to(dtype))
+    del embed
     for index in range(config.num_layers):
         prefix = f"layers.{index}."
         layer = {
@@ -112,6 +119,21 @@ def _block_of(width: int) -> int:
 
 def _rounded(weight: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """Return int8 numbers [out, in] and float32 scales [out]."""
-    wide = weight.float()
-    scales = (wide.abs().amax(dim=1) / LIMIT).clamp(min=1e-12)
-    return (wide / scales.unsqueeze(1)).round().char(), scales
+    # all at once, a vocabulary's matrix would take six times its own bytes
+    scales = _in_pieces(weight, lambda rows: rows.float().abs().amax(dim=1) / LIMIT)
+    scales.clamp_(min=1e-12)
+    numbers = torch.empty(weight.shape, dtype=torch.int8)
+    for start in range(0, len(weight), ROWS_AT_ONCE):
+        piece = slice(start, start + ROWS_AT_ONCE)
+        numbers[piece] = (weight[piece].float() / scales[piece].unsqueeze(1)).round().char()
+    return numbers, scales
+
+
+def _in_pieces(matrix: torch.Tensor, make: Callable[[torch.Tensor], torch.Tensor]) -> torch.Tensor:
+    """Return what `make` makes of all rows, which it is given by the thousand."""
+    first = make(matrix[:ROWS_AT_ONCE])
+    made = torch.empty((len(matrix), *first.shape[1:]), dtype=first.dtype)
+    made[:ROWS_AT_ONCE] = first
+    for start in range(ROWS_AT_ONCE, len(matrix), ROWS_AT_ONCE):
+        made[start : start + ROWS_AT_ONCE] = make(matrix[start : start + ROWS_AT_ONCE])
+    return made

@@ -17,6 +17,7 @@ from localpaged.memory_plan import (
     card_reserve_bytes,
     card_working_bytes,
     graph_bytes,
+    rounding_bytes,
     working_bytes,
 )
 
@@ -123,4 +124,6 @@ def fixed_plan(opened: ModelSize, formats: NumberFormats, room: Room) -> MemoryP
         )
     # The 4-bit copies are the file's own numbers; the dense ones are counted at their widest.
     copies = opened.file_bytes if formats.has_four_bit else 0
+    if formats.has_eight_bit:
+        copies = rounding_bytes(config)
     return MemoryPlan(weights + copies, 0, working_bytes(config, step_tokens=step_tokens))

@@ -3,6 +3,7 @@
 import gc
 import threading
 import weakref
+from dataclasses import replace
 
 import pytest
 
@@ -18,7 +19,7 @@ from localpaged.engine.events import (
 )
 from localpaged.engine.finish_reason import FinishReason
 from localpaged.errors import BadModelFile, ModelNotFound, NoRoom
-from localpaged.memory_plan import MemoryPlan, working_bytes
+from localpaged.memory_plan import MemoryPlan, rounding_bytes, working_bytes
 from testkit.engine_runs import make_core, make_request
 from testkit.fake_runner import FakeRunner
 from testkit.watcher import Watcher
@@ -29,8 +30,6 @@ def ready(name):
 
 
 def request_of(model, name, prompt, **options):
-    from dataclasses import replace
-
     return replace(make_request(name, prompt, **options), model=model)
 
 
@@ -225,3 +224,12 @@ def test_working_memory_grows_with_the_step():
     small, large = (working_bytes(config, step_tokens=n) for n in (16, 512))
     assert small < large
     assert small > 4 * 64 * 1_000
+
+
+def test_rounding_to_eight_bits_counts_a_second_form_of_shared_embeddings():
+    tied = DecoderConfig("llama", 49_152, 576, 1_536, 30, 9, 3, 64, 8_192, 1e-5, 1e4, is_tied=True)
+    words = 49_152 * 576
+    assert rounding_bytes(tied) == (2 + 4) * words
+    assert rounding_bytes(replace(tied, is_tied=False)) == 4 * words
+    large_layers = replace(tied, intermediate_size=100_000)
+    assert rounding_bytes(large_layers) > 6 * words
