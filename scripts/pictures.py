@@ -3,7 +3,7 @@
     python scripts/pictures.py [FOLDER]      # default: docs/images
 
 Opens the chat without a terminal, in a home of its own, asks in several chats at once, looks at
-their memory and tokens, compares answers, and saves what the screen shows.
+their memory and tokens, compares answers, searches them, and saves what the screen shows.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ FIRST = "What is the capital of France?"
 STORY = "Tell me a long story about the keeper of a lighthouse."
 BREAD = "Explain step by step how bread is made, as a numbered list."
 COMPARED = "Explain copy-on-write to a child."
+SOUGHT = "the"
 LIBRARIAN = (
     "You are the librarian of a small town. You know every shelf, you answer in plain words, you "
     "name a book where one helps, and you say so when you do not know. Visitors come with "
@@ -82,6 +83,8 @@ async def draw(folder: Path) -> None:
             _save(app, folder / "tokens.svg")
             await _compare(pilot, service)
             _save(app, folder / "compare.svg")
+            await _history(pilot)
+            _save(app, folder / "history.svg")
         await _stats(service, folder / "stats.svg")
     finally:
         service.close()
@@ -129,6 +132,19 @@ async def _compare(pilot: Pilot[None], service: ChatService) -> None:
     await _ask(pilot, f"/compare n=3 t=0.2,0.7,1.0 {COMPARED}")
     await _wait(lambda: service.snapshot().generated_tokens > done + 3 * STREAMED_TOKENS, pilot)
     await pilot.pause(0.3)
+
+
+async def _history(pilot: Pilot[None]) -> None:
+    """Where a word was said, in any chat or compare."""
+    # the first one stops the answers, the second leaves the compare
+    await pilot.press("escape")
+    await pilot.pause(0.5)
+    await pilot.press("escape")
+    await pilot.pause(0.5)
+    await pilot.press("f6")
+    await pilot.pause(0.5)
+    await pilot.press(*SOUGHT)
+    await pilot.pause(1.5)
 
 
 async def _stats(service: ChatService, path: Path) -> None:
