@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -41,6 +42,7 @@ class StatsReader:
         Raises EngineGone, and StatsError for one that does not answer or is of another version.
         """
         self.path = path
+        self._timeout_s = timeout_s
         self._received = b""
         try:
             self._connection = sockets.connect(path, timeout_s=timeout_s)
@@ -57,6 +59,7 @@ class StatsReader:
     def snapshot(self, details: frozenset[str] = DETAILS) -> Snapshot:
         """Ask for a snapshot. Raises EngineGone when the program ended, else StatsError."""
         try:
+            self._connection.settimeout(self._timeout_s)
             self._connection.sendall(line_of(request(details)))
         except OSError as error:
             raise _failed(self.path, error) from error
@@ -80,13 +83,21 @@ class StatsReader:
     ) -> None:
         self.close()
 
+    def _receive(self, within_s: float) -> bytes:
+        if within_s <= 0:
+            raise TimeoutError("timed out")
+        self._connection.settimeout(within_s)
+        return self._connection.recv(_READ_BYTES)
+
     def _read(self) -> object:
         parts = [self._received]
+        # for the whole answer: whoever sends byte after byte would hold us for ever
+        by_s = time.monotonic() + self._timeout_s
         while b"\n" not in parts[-1]:
             if sum(map(len, parts)) > MAX_ANSWER_BYTES:
                 raise StatsError(f"The answer at {self.path} is too long to be stats.")
             try:
-                part = self._connection.recv(_READ_BYTES)
+                part = self._receive(by_s - time.monotonic())
             except OSError as error:
                 raise _failed(self.path, error) from error
             if not part:

@@ -59,6 +59,12 @@ def write_answered(store: Store) -> str:
         (b'{"format": "localpaged-chats", "version": 99, "chats": []}', "version is 99"),
         (b'{"format": "localpaged-chats", "version": 1, "chats": [', "ends too early"),
         (b'{"format": "localpaged-chats", "version": 1, "chats": [{"messages": 5}]}', "chat 1"),
+        (
+            b'{"format": "localpaged-chats", "version": 1, "chats": [{"tip": "a", "messages": '
+            b'[{"id": "a", "parent": "a", "role": "user", "text": "x"}]}]}',
+            "no message that can be read",
+        ),
+        (b'{"format": "localpaged-chats", "version": %b, "chats": []}' % (b"9" * 999), "…"),
         (b"[" * 100_000, "nested too deeply"),
         (b'[{"mapping": {}}]', "no message"),
         (b"[NaN]", "no JSON number"),
@@ -80,6 +86,7 @@ def test_a_bad_file_gets_one_clear_sentence(
         import_file(store, path)
     assert str(path) in caught.value.message
     assert caught.value.message.endswith(".")
+    assert len(caught.value.message) < len(str(path)) + 400
     assert store.chats() == []
 
 

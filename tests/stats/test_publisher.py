@@ -389,6 +389,26 @@ def test_who_is_not_of_this_version_is_refused_with_a_sentence(tmp_path, said, s
         StatsReader(path)
 
 
+def test_who_sends_byte_after_byte_is_waited_for_no_longer_than_who_is_silent(tmp_path):
+    is_over = threading.Event()
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(tmp_path / "1.sock"))
+        listener.listen()
+
+        def drip() -> None:
+            connection, _ = listener.accept()
+            with connection, suppress(OSError):
+                while not is_over.wait(0.002):
+                    connection.sendall(b"x")
+
+        threading.Thread(target=drip, daemon=True).start()
+        try:
+            with pytest.raises(StatsError, match="does not answer: timed out"):
+                StatsReader(tmp_path / "1.sock", timeout_s=0.2)
+        finally:
+            is_over.set()
+
+
 def test_an_answer_without_an_end_is_cut(tmp_path, monkeypatch):
     monkeypatch.setattr("localpaged.stats.reader.MAX_ANSWER_BYTES", 1 << 16)
     path = serve_once(tmp_path / "1.sock", b"x" * (1 << 20))

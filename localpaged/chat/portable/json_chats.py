@@ -107,6 +107,8 @@ def read_chat(record: Record) -> Bundle:
     """Return a chat of our own JSON. Raises BadRecord when it has no message that can be read."""
     problems: list[str] = []
     names, tree = _read_messages(record, problems)
+    if problems and not names:
+        raise BadRecord("it has no message that can be read")
     tip_hash = names.get(str(record.get("tip")))
     if tip_hash is None and names:
         raise BadRecord("its last message is not in it")

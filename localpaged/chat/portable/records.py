@@ -10,6 +10,7 @@ from localpaged.store.text import storable
 
 MAX_NUMBER = 10**15
 MAX_NAME_CHARS = 500
+MAX_REASON_CHARS = 300
 # the year 9998 begins: later ones have no place in every time zone's calendar
 MAX_TIME_S = 253_339_228_800
 
@@ -17,7 +18,12 @@ Record = Mapping[str, Any]
 
 
 class BadRecord(Exception):
-    """A record of a file is not what it should be; the text says so for people."""
+    """A record of a file is not what it should be; the text says so for people, and is short."""
+
+    def __init__(self, text: str) -> None:
+        # values of the file are repeated in it, and may be of any length
+        is_short = len(text) <= MAX_REASON_CHARS
+        super().__init__(text if is_short else f"{text[: MAX_REASON_CHARS - 1]}…")
 
 
 def as_record(value: object, what: str) -> Record:
