@@ -58,6 +58,8 @@ def _model(
         title = f"{name}, {many(sequences)}"
         steps = _steps(bench, ours, sequences)
         medians[sequences] = times_of(steps.seconds).median
+        if not steps.num_ahead:
+            yield Fault(title, "no step was launched ahead of the tokens of the one before it")
         yield milliseconds(f"{title}: a step as a graph", steps.seconds)
         yield milliseconds(f"{title}: the host's part of it", steps.host_seconds)
         if is_judged and sequences == judged:

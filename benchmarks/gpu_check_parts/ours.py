@@ -61,10 +61,14 @@ class Sizes:
 
 @dataclass(frozen=True)
 class Steps:
-    """Seconds of decode steps, and those of them in which the host did not wait."""
+    """Seconds of decode steps, and those of them in which the host did not wait.
+
+    `num_ahead` of them were launched before the one before them was heard of.
+    """
 
     seconds: tuple[float, ...]
     host_seconds: tuple[float, ...]
+    num_ahead: int = 0
 
 
 def needed_bytes(config: DecoderConfig, sizes: Sizes, *, element_bytes: int = 2) -> int:
@@ -229,6 +233,7 @@ class Ours:
                 if isinstance(event, TokenEvent):
                     reading.discard(event.request_id)
         seconds, host_seconds = [], []
+        before = self.runner.num_ahead
         for place in range(warm_steps + steps):
             started_s, waited_s = time.perf_counter(), self.runner.waited_s
             _refuse_failures(self.core.step())
@@ -236,11 +241,12 @@ class Ours:
             if place >= warm_steps:
                 seconds.append(took_s)
                 host_seconds.append(took_s - (self.runner.waited_s - waited_s))
+        num_ahead = self.runner.num_ahead - before
         for request_id in ids:
             self.core.cancel(request_id)
         while not self.core.is_idle:
             self.core.step()
-        return Steps(tuple(seconds), tuple(host_seconds))
+        return Steps(tuple(seconds), tuple(host_seconds), num_ahead)
 
 
 def _refuse_failures(events: list[Event]) -> list[Event]:

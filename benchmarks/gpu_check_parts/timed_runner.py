@@ -10,11 +10,15 @@ from localpaged.engine.step_plan import StepPlan, StepResult
 
 
 class TimedRunner:
-    """A FlyingRunner around the GPU's. Engine thread only. `waited_s` only grows."""
+    """A FlyingRunner around the GPU's. Engine thread only. Both numbers only grow.
+
+    `num_ahead` are the steps that were launched before the one before them was heard of.
+    """
 
     def __init__(self, runner: GpuRunner) -> None:
         self.inner = runner
         self.waited_s = 0.0
+        self.num_ahead = 0
 
     @property
     def note(self) -> str:
@@ -28,6 +32,7 @@ class TimedRunner:
     def launch(self, plan: StepPlan, *, after: Flight | None = None) -> TimedFlight:
         """See FlyingRunner."""
         assert after is None or isinstance(after, TimedFlight)
+        self.num_ahead += after is not None
         flight = self.inner.launch(plan, after=None if after is None else after.inner)
         return TimedFlight(self, flight)
 

@@ -12,7 +12,10 @@ from gpu_check_parts.check_traffic import draw
 from gpu_check_parts.checks import Conditions
 from gpu_check_parts.comparing import equal, share_of_tolerance
 from gpu_check_parts.entries import Skip
+from gpu_check_parts.ours import Ours, Sizes
+from gpu_check_parts.shapes import TINY
 from gpu_check_parts.stopwatch import Stopwatch, times_of
+from localpaged.engine.flight import FlyingRunner
 from localpaged_kernels.paged_attention.reference import paged_attention
 
 CPU = torch.device("cpu")
@@ -167,3 +170,14 @@ def test_traffic_has_the_lengths_of_the_paper_and_none_that_is_too_long():
     assert sum(prompts) / 4_000 == pytest.approx(161, rel=0.05)
     assert sum(answers) / 4_000 == pytest.approx(338, rel=0.05)
     assert max(max(pair) for pair in draw(4_000, seed=1)) == 512
+
+
+def test_steps_of_the_proof_are_launched_ahead_as_the_programs_are():
+    ours = Ours(bench(is_rehearsal=True), TINY, Sizes(256, 128, 2, 64))
+    assert isinstance(ours.runner, FlyingRunner)
+    steps = ours.decode_steps(1, prompt_tokens=3, steps=2, warm_steps=1)
+    assert steps.num_ahead >= 2
+    assert all(
+        0 <= host <= step for host, step in zip(steps.host_seconds, steps.seconds, strict=True)
+    )
+    ours.core.check()
