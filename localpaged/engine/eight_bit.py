@@ -6,6 +6,10 @@ A few channels of a transformer carry numbers a hundred times as large as the ot
 matrix H, which spreads what sticks out over its block. H is its own inverse and keeps lengths, so
 an RMS norm does not notice. Where the norms' weights are folded into the projections behind them,
 all turns but one are folded into weights, too; only what `down` reads is turned while it runs.
+
+The state dict in 8 bits is that of `native`, but each projection and the head has .eight_bit
+[out, in] int8 and .eight_bit_scales [out] float32 instead of .weight, there are no norms but q_norm
+and k_norm, and down.turn is the matrix for what `down` reads. `layer_graphs` computes with it.
 """
 
 from __future__ import annotations
@@ -44,7 +48,7 @@ def can_be_eight_bit(config: DecoderConfig) -> bool:
 
 
 def to_eight_bit(config: DecoderConfig, state: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """Return the state dict with 8-bit projections, see `native`; `state` is emptied on the way."""
+    """Return the state dict with 8-bit projections, see above; `state` is emptied on the way."""
     done = turned(config, state)
     for name in [name for name in done if name.endswith(PROJECTIONS)]:
         numbers, scales = _rounded(done.pop(name))
