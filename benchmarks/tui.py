@@ -175,13 +175,16 @@ def measure_cost(panes: int, seconds: float, rounds: int) -> dict[str, Any]:
     On the screen is a chat and the list of all, or all of them side by side.
     """
     rates: dict[str, list[float]] = {"headless": [], "list": [], "panes": []}
+    shares: dict[str, list[float]] = {mode: [] for mode in rates}
     for _ in range(rounds):
         for mode, known in rates.items():
             with home_with_model() as environment:
                 size = PANES_SIZE if mode == "panes" else USUAL_SIZE
                 child = _stage(environment, mode, panes=panes, seconds=seconds, size=size)
                 child.end()
-                known.append(_report(environment)["tokens_per_s"])
+                report = _report(environment)
+                known.append(report["tokens_per_s"])
+                shares[mode].append(report["screen_share"])
 
     def kept(mode: str) -> float:
         pairs = zip(rates["headless"], rates[mode], strict=True)
@@ -192,6 +195,8 @@ def measure_cost(panes: int, seconds: float, rounds: int) -> dict[str, Any]:
         **{f"{mode}_tokens_per_s": [round(r, 1) for r in known] for mode, known in rates.items()},
         "kept_with_list": kept("list"),
         "kept_with_panes": kept("panes"),
+        "screen_share_with_list": round(statistics.median(shares["list"]), 4),
+        "screen_share_with_panes": round(statistics.median(shares["panes"]), 4),
     }
 
 
@@ -239,6 +244,8 @@ def print_table(report: dict[str, Any]) -> None:
     chats = f"{cost['chats']} chats"
     print(f"| the engine keeps, {chats}, one shown | {cost['kept_with_list']:.0%} | 95 % |")
     print(f"| the engine keeps, {chats} side by side | {cost['kept_with_panes']:.0%} | 95 % |")
+    share = cost["screen_share_with_list"]
+    print(f"| processor time of the screen, {chats}, one shown | {share:.1%} of a core | 4 % |")
 
 
 def main() -> None:

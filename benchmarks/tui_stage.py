@@ -97,7 +97,7 @@ def real(panes: int, seconds: float, mode: str) -> None:
     # answers that end by themselves would leave the others more of the machine
     endless = SamplingParams(temperature=0, ignore_eos=True)
     service = open_service(Settings(model=DEFAULT_MODEL, sampling=endless))
-    rates: list[float] = []
+    rates: list[tuple[float, float]] = []
     try:
         if mode != "headless":
             from localpaged.tui.app import LocalPagedApp
@@ -124,20 +124,30 @@ def real(panes: int, seconds: float, mode: str) -> None:
             rates.append(_measure(service, panes, seconds))
     finally:
         service.close()
-    _write({"tokens_per_s": rates[0]})
+    tokens_per_s, screen_share = rates[0]
+    _write({"tokens_per_s": tokens_per_s, "screen_share": screen_share})
 
 
-def _measure(service: ChatService, panes: int, seconds: float) -> float:
-    """Count what is generated while all answers are written."""
+def _measure(service: ChatService, panes: int, seconds: float) -> tuple[float, float]:
+    """Count what is generated while all answers are written.
+
+    Return tokens a second, and how much of a core's time the main thread took: the latter tells
+    something on a busy machine as well.
+    """
     until_s = time.perf_counter() + START_TIMEOUT_S
     while sum(view.state == "decode" for view in service.snapshot().sequences) < panes:
         if time.perf_counter() > until_s:
             raise TimeoutError("the chats never answered together")
         time.sleep(0.05)
+    main_thread = threading.main_thread().ident
+    assert main_thread is not None
+    clock = time.pthread_getcpuclockid(main_thread)
     started_s, before = time.perf_counter(), service.snapshot().generated_tokens
+    busy_from_s = time.clock_gettime(clock)
     time.sleep(seconds)
+    busy_s = time.clock_gettime(clock) - busy_from_s
     after, ended_s = service.snapshot().generated_tokens, time.perf_counter()
-    return (after - before) / (ended_s - started_s)
+    return (after - before) / (ended_s - started_s), busy_s / (ended_s - started_s)
 
 
 def _write(report: dict[str, Any]) -> None:

@@ -12,7 +12,7 @@ from time import monotonic, thread_time
 
 TICK_S = 0.1
 SLOWEST_TICK_S = 0.5
-SHARE = 0.04
+SHARE = 0.035
 """Of the time, what flushing and painting may take at most before the pace falls."""
 IDLE_S = 0.5
 
