@@ -58,6 +58,7 @@ def _attention(bench: Bench, sequences: int, kv_dtype: torch.dtype | None) -> It
     if together is None:
         yield Fault(title, "nobody was found to share a beginning")
         return
+    tensors.out.fill_(float("nan"))
     once = bench.watch.kernel(lambda: run_launches(together))
     error = share_of_tolerance(tensors.out, expected, absolute=TOLERANCE, relative=TOLERANCE)
     yield Case("cascade and paged attention", title, error)

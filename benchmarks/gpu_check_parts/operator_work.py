@@ -119,17 +119,15 @@ class _Makes:
 
     def draw(self, rows: int, *, is_filtered: bool) -> Prepared:
         logits = self.random(rows, self.size(VOCAB, 97), dtype=torch.float32) * 4
-        full = torch.full((rows,), 1.0, device=self.device)
-        top_k = torch.full((rows,), 50 * is_filtered, dtype=torch.int32, device=self.device)
+        parameters = {
+            "temperatures": torch.full((rows,), 1.0, device=self.device),
+            "top_k": torch.full((rows,), 50 * is_filtered, dtype=torch.int32, device=self.device),
+            "top_p": torch.full((rows,), 0.9 if is_filtered else 1.0, device=self.device),
+            "min_p": torch.zeros(rows, device=self.device),
+            "numbers": torch.full((rows,), 0.4, device=self.device),
+        }
         return Prepared(
-            lambda: sample(
-                logits,
-                temperatures=full,
-                top_k=top_k,
-                min_p=full * 0,
-                numbers=full * 0.4,
-                top_p=full * (0.9 if is_filtered else 1.0),
-            ),
+            lambda: sample(logits, **parameters),
             logits.nbytes,
             {"torch's sort": lambda: logits.sort(descending=True)} if is_filtered else {},
         )

@@ -5,17 +5,19 @@ import time
 import pytest
 import torch
 
+from gpu_check_parts import check_cascade, check_kernels
 from gpu_check_parts.attention_inputs import Shape, batch_of, poisoned
 from gpu_check_parts.attention_work import Work, dense, sdpa, tensors_of, varlen
 from gpu_check_parts.bench import REHEARSED_BYTES, Bench
 from gpu_check_parts.check_traffic import draw
 from gpu_check_parts.checks import Conditions
 from gpu_check_parts.comparing import equal, share_of_tolerance
-from gpu_check_parts.entries import Skip
+from gpu_check_parts.entries import Case, Fault, Skip
 from gpu_check_parts.ours import Ours, Sizes
 from gpu_check_parts.shapes import TINY
 from gpu_check_parts.stopwatch import Stopwatch, times_of
 from localpaged.engine.flight import FlyingRunner
+from localpaged_kernels.launch import Launch
 from localpaged_kernels.paged_attention.reference import paged_attention
 
 CPU = torch.device("cpu")
@@ -181,3 +183,21 @@ def test_steps_of_the_proof_are_launched_ahead_as_the_programs_are():
         0 <= host <= step for host, step in zip(steps.host_seconds, steps.seconds, strict=True)
     )
     ours.core.check()
+
+
+def test_a_cascade_that_does_nothing_is_found_out(monkeypatch):
+    monkeypatch.setattr(check_cascade, "_steps", lambda bench: iter(()))
+    launched = check_cascade.plan_cascade
+    monkeypatch.setattr(check_cascade, "plan_cascade", lambda *given: launched(*given)[:0])
+    told = list(check_cascade.run(bench(is_rehearsal=True)))
+    cases = [entry for entry in told if isinstance(entry, Case)]
+    assert cases
+    assert not any(case.is_ok for case in cases)
+
+
+def test_kernels_that_do_nothing_are_all_found_out(monkeypatch):
+    monkeypatch.setattr(Launch, "run", lambda launch: None)
+    told = list(check_kernels.run(bench(is_rehearsal=True)))
+    wrong = [entry for entry in told if isinstance(entry, Fault) or not entry.is_ok]
+    assert [entry for entry in told if entry not in wrong] == []
+    assert len(wrong) > 10
