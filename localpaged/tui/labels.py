@@ -10,11 +10,12 @@ from __future__ import annotations
 import re
 from collections.abc import Container, Mapping
 
-from rich.cells import cell_len, set_cell_size
+from rich.cells import cell_len
 
 from localpaged.chat.attached import attached_files, is_attached_file
 from localpaged.plain_text import visible
 from localpaged.tui.figures import grouped
+from localpaged.tui.shortened import shortened
 
 Price = tuple[str, str]
 """Tokens and blocks, in words."""
@@ -127,4 +128,4 @@ class Taken:
 
 def _short(name: str) -> str:
     shown = visible(name).replace("[", "(").replace("]", ")")
-    return shown if cell_len(shown) <= NAME_CELLS else set_cell_size(shown, NAME_CELLS - 2) + ".."
+    return shown if cell_len(shown) <= NAME_CELLS else shortened(shown, NAME_CELLS, "..")

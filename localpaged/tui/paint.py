@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from rich.cells import cell_len, set_cell_size
+from rich.cells import cell_len
 from rich.segment import Segment
 from rich.style import Style as RichStyle
 from textual.content import Content, Span
@@ -12,6 +12,7 @@ from textual.strip import Strip
 from textual.style import Style
 
 from localpaged.tui.markdown.line import Line, Role, Run
+from localpaged.tui.shortened import shortened
 from localpaged.tui.theme import style_of
 
 HREF = "href"
@@ -43,7 +44,7 @@ def cut_runs(runs: Iterable[Run], cells: int, *, mark: str = "…") -> list[Run]
         used = cell_len(run.text)
         if used > room:
             mark = mark[: max(0, room)]
-            text = set_cell_size(run.text, max(0, room - cell_len(mark))) + mark
+            text = shortened(run.text, room, mark)
             return [*kept, run._replace(text=text)]
         kept.append(run)
         room -= used

@@ -34,6 +34,14 @@ def test_a_stopped_answer_says_so_and_how_to_go_on():
     assert line(TurnStatus.STOPPED, token_count=7) == "■ stopped · 7 tok · F5 continues"
 
 
+def test_what_is_not_known_of_a_stopped_answer_is_not_told_as_nothing():
+    usage = Usage(
+        prompt_tokens=39, cached_tokens=24, completion_tokens=7, ttft_s=0.0, decode_s=0.0
+    )  # as the history has it when the program's end stopped it
+    text = line(TurnStatus.STOPPED, token_count=7, usage=usage)
+    assert text == "■ stopped · 7 tok · 24 cached + 15 new · F5 continues"
+
+
 def test_an_answer_interrupted_by_a_crash_is_marked():
     assert line(TurnStatus.INTERRUPTED) == "◐ interrupted · F5 continues"
 

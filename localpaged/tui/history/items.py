@@ -17,6 +17,7 @@ from localpaged.tui.figures import grouped
 from localpaged.tui.glyphs import Glyphs
 from localpaged.tui.markdown.line import STRONG, Line, Role, Run
 from localpaged.tui.paint import cells_of, cut_runs
+from localpaged.tui.shortened import shortened
 
 if TYPE_CHECKING:
     from localpaged.store.search import SearchHit
@@ -124,4 +125,4 @@ def _cut(text: str, cells: int, glyphs: Glyphs) -> str:
     if cell_len(text) <= cells:
         return text
     mark = glyphs.ellipsis[: max(0, cells)]
-    return set_cell_size(text, max(0, cells - cell_len(mark))) + mark
+    return shortened(text, cells, mark)

@@ -9,6 +9,7 @@ from localpaged.tui.figures import grouped
 from localpaged.tui.glyphs import UNICODE, Glyphs
 from localpaged.tui.markdown.line import Line, Role, Run
 from localpaged.tui.memory.tree_rows import BranchRow
+from localpaged.tui.shortened import shortened
 
 MAX_GUIDES = 12
 """Deeper rows are drawn at this depth: the label matters more than the ladder."""
@@ -33,7 +34,7 @@ def tree_line(row: BranchRow, label: str, glyphs: Glyphs, cells: int) -> Line:
     room = max(1, cells - cell_len(guides) - sum(cell_len(mark.text) for mark in marks) - 1)
     text = signs_of(visible(label), glyphs)
     if cell_len(text) > room:
-        text = set_cell_size(text, max(0, room - len(glyphs.ellipsis))) + glyphs.ellipsis
+        text = shortened(text, room, glyphs.ellipsis)
     role = Role.USER if row.is_new_chat else Role.DIM
     return Line((), (Run(guides, Role.FAINT), Run(set_cell_size(text, room), role), *marks))
 

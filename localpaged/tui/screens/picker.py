@@ -19,6 +19,7 @@ from localpaged.plain_text import visible
 from localpaged.tui.compositor import Dialog
 from localpaged.tui.markdown.line import Role, Run
 from localpaged.tui.paint import cells_of, content_of
+from localpaged.tui.shortened import shortened
 from localpaged.tui.widgets.line_input import LineInput
 
 MAX_SHOWN = 200
@@ -124,11 +125,11 @@ def _matching(choices: Sequence[Choice], typed: str) -> list[Choice]:
 def _row(choice: Choice, width: int) -> Content:
     told = visible(choice.note)
     if cell_len(told) > width - LABEL_CELLS:
-        told = set_cell_size(told, max(1, width - LABEL_CELLS - 1)) + "…"
+        told = shortened(told, max(2, width - LABEL_CELLS), "…")
     note = Run(told, Role.FAINT)
     room = max(2, width - cells_of([note]) - 1)
     label = visible(choice.label)
     if cell_len(label) > room:
-        label = set_cell_size(label, room - 1) + "…"
+        label = shortened(label, room, "…")
     label = set_cell_size(label, room)
     return content_of([Run(label, Role.FAINT if choice.is_off else Role.TEXT), Run(" "), note])

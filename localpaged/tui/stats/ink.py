@@ -9,6 +9,7 @@ from rich.cells import cell_len, set_cell_size
 
 from localpaged.plain_text import visible
 from localpaged.tui.markdown.line import Role, Run
+from localpaged.tui.shortened import shortened
 
 
 class Shade(NamedTuple):
@@ -69,5 +70,5 @@ def named(text: str, cells: int, *, ellipsis: str) -> str:
     """Return untrusted text on one line of exactly `cells`, cut with an ellipsis."""
     shown = visible(text)
     if cell_len(shown) > cells:
-        shown = set_cell_size(shown, max(0, cells - cell_len(ellipsis))) + ellipsis
+        shown = shortened(shown, cells, ellipsis)
     return set_cell_size(shown, cells)

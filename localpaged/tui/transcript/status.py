@@ -189,7 +189,8 @@ def _continue_runs(answer: Answer) -> list[Run]:
 
 def _usage_parts(usage: Usage) -> list[str]:
     parts = [rate(usage.decode_tokens_per_s)] if usage.decode_s > 0 else []
-    if usage.completion_tokens:
+    # neither is known of an answer that the end of the program stopped
+    if usage.completion_tokens and usage.ttft_s > 0:
         parts.append(f"TTFT {seconds(usage.ttft_s)}")
     told = f"{grouped(usage.cached_tokens)} cached + {grouped(usage.new_tokens)} new"
     parts.append(told if usage.is_cache_told else f"prompt {grouped(usage.prompt_tokens)} tok")

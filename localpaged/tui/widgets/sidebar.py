@@ -16,6 +16,7 @@ from localpaged.tui.fork_tree import NO_COSTS, Cost, cost_text, fork_runs
 from localpaged.tui.markdown.line import STRONG, Line, Role, Run
 from localpaged.tui.paint import cells_of
 from localpaged.tui.session import ChatState, SessionModel
+from localpaged.tui.shortened import shortened
 from localpaged.tui.transcript.status import spinner
 from localpaged.tui.widgets.line_list import LineList
 
@@ -133,7 +134,7 @@ class Sidebar(LineList):
         room = max(1, room)
         title = visible(session.title)
         if cell_len(title) > room:
-            title = set_cell_size(title, room - 1) + self._glyphs.ellipsis[:1]
+            title = shortened(title, room, self._glyphs.ellipsis[:1])
         role = Role.USER if is_current or session.is_unread else Role.DIM
         runs = [
             Run(" "),
