@@ -124,7 +124,10 @@ class AnswerReader:
             self._add_parts(self._calls.finish(), delta)
         if self._end is not None and reason is not FinishReason.STOP:
             delta.logprobs.append(self._end)
-        delta.finish_reason = reason.value
+        if (
+            reason is not FinishReason.CANCELLED
+        ):  # an error tells that, and the API has no word for it
+            delta.finish_reason = reason.value
         if self._num_calls and reason is FinishReason.STOP:
             delta.finish_reason = "tool_calls"
         if self._kind.recent is not None:
