@@ -100,3 +100,16 @@ async def test_an_empty_chat_begins_at_its_first_line():
             await shown.ask("x")
             await shown.step(60)
             assert "word55" in shown.text
+
+
+async def test_an_answer_of_a_compare_has_rows_on_the_smallest_screen():
+    engine = ScriptedEngine([["one\n\n", "two\n\n", "three\n\n", "the end"]])
+    with open_service(engine) as service:
+        async with stage(service, engine, size=(30, 9)) as shown:
+            shown.app.commands.told["compare"]("n=2 tell")
+            await shown.until(lambda: len(engine.submitted) == 2)
+            await shown.answer()
+            await shown.until_shown("the end")
+            assert "three" in shown.text
+            await shown.resize(30, 20)
+            assert "read once" in shown.text

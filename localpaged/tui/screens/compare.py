@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 DRAWN_IN_HALVES = 5
 LINES_AROUND = 4
 """Rows of the screen that are no panes: top, hints and the line to write in."""
+SHORT_ROWS = 12
+"""With fewer rows lines that tell of sharing, or a name twice, leave theirs to the answers."""
 
 
 class CompareScreen(OwnScreen[str | None]):
@@ -180,7 +182,8 @@ class CompareScreen(OwnScreen[str | None]):
         self.set_focus(self._widgets[self.model.current].view)
 
     def on_resize(self, event: events.Resize) -> None:
-        """More or fewer panes have room."""
+        """More or fewer panes have room; the answers' text goes before what is told of them."""
+        self.set_class(event.size.height < SHORT_ROWS, "-short")
         self._arrange()
 
     def on_screen_resume(self) -> None:

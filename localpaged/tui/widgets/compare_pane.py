@@ -70,6 +70,7 @@ class ComparePane(Vertical):
         self.view = PaneView(glyphs, width=0)
         self._state = StatusLine()
         self._blocks = StatusLine()
+        self._blocks.add_class("pane-blocks")
         self._has_document = False
 
     def compose(self) -> ComposeResult:
