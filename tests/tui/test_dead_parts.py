@@ -26,6 +26,8 @@ async def _rounds(shown: Stage, door: str, count: int) -> tuple[int, int]:
             await shown.answer()
         await go_back(shown)
         await shown.beat()
+    # timers that were cancelled hold what they would have called until they are due
+    await shown.pilot.pause(0.6)
     gc.collect()
     objects = gc.get_objects()
     return len(objects), sum(isinstance(each, Widget) for each in objects)

@@ -78,6 +78,7 @@ class ChatScreen(OwnScreen[None]):
         self._failure = Static(id="failure")
         self._state = StatusLine(id="state")
         self._hints = StatusLine(id="hints")
+        self._body = Horizontal(id="body")
         self._foot = Vertical(id="foot")
         self._frame = 0
         self._was_shown = False
@@ -86,7 +87,7 @@ class ChatScreen(OwnScreen[None]):
     def compose(self) -> ComposeResult:
         """Top line, list and chat side by side, keys at the bottom."""
         yield self._top
-        with Horizontal(id="body"):
+        with self._body:
             yield self.sidebar
             with Vertical(id="main"):
                 yield self._title
@@ -226,7 +227,7 @@ class ChatScreen(OwnScreen[None]):
         """Lay out for another size."""
         has_changed = self.fit(event.size)
         # Textual tells of a size before it lays out for it, and again when all parts have theirs
-        if self._top.outer_size.width != event.size.width:
+        if self._body.outer_size.width != event.size.width:
             return
         if has_changed:
             self.call_after_refresh(self._align)
