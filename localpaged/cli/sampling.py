@@ -157,9 +157,7 @@ _OPTIONS = (
         help=f"Choose among tokens of this total probability; {DEFAULT_TOP_P}.",
     ),
     click.option("--min-p", type=float, help="Drop tokens below this share of the likeliest."),
-    click.option(
-        "--seed", type=int, help="The same seed gives the same answer, in float32 always."
-    ),
+    click.option("--seed", type=int, help="The same seed gives the same answer."),
     click.option("--max-tokens", type=int, help="Length limit of the answer."),
     click.option("--min-tokens", type=int, help="The answer does not end before so many."),
     click.option(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import torch
 
 from localpaged.decoder_config import DecoderConfig, Llama3RopeScaling
@@ -12,7 +13,8 @@ from localpaged.decoder_config import DecoderConfig, Llama3RopeScaling
 class RopeTable:
     """Cosines and signed sines of all positions [positions, head_dim], made once.
 
-    Half-split pairs, as in transformers.
+    Half-split pairs, as in transformers. They are computed by one thread in float64: of two
+    threads that are the first of a process to ask torch for cosines, one may get others (MKL).
     """
 
     def __init__(
@@ -29,10 +31,14 @@ class RopeTable:
             frequencies = _llama3(frequencies, config.rope_scaling)
         if factors is not None:
             frequencies = frequencies / factors.to(frequencies.device)
-        angles = torch.outer(torch.arange(config.context_length).float(), frequencies)
-        self.cos = angles.cos().repeat(1, 2).to(device=device, dtype=dtype)
+        angles = torch.outer(torch.arange(config.context_length).float(), frequencies.cpu())
+        cos, sin = (
+            torch.from_numpy(function(angles.numpy(), dtype=np.float64)).to(device, dtype)
+            for function in (np.cos, np.sin)
+        )
+        self.cos = cos.repeat(1, 2)
         # The first half's sine is negated: rotation is then x·cos + swapped(x)·sin.
-        self.sin = torch.cat((-angles.sin(), angles.sin()), dim=-1).to(device=device, dtype=dtype)
+        self.sin = torch.cat((-sin, sin), dim=-1)
 
     def at(self, positions: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Return cosines and signed sines [tokens, 1, head_dim] for positions [tokens]."""
