@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 from gpu_check_parts.bench import Bench
 from gpu_check_parts.entries import Case, Entry, Fault, Skip
@@ -39,13 +41,33 @@ def run(bench: Bench) -> Iterator[Entry]:
             yield lack
             continue
         try:
-            yield Case(operator, name, compare(bench.device))
+            with _loud_memory():
+                difference = compare(bench.device)
+            yield Case(operator, name, difference)
         except torch.OutOfMemoryError:
             yield Skip(what, "the card's memory did not suffice beside the other processes")
         except Exception as error:  # whatever one comparison raises, the others are still made
             yield Fault(what, f"{type(error).__name__}: {str(error)[:300]}")
         if needs:
             _give_back(bench)
+
+
+@contextmanager
+def _loud_memory() -> Iterator[None]:
+    """Have torch fill new memory with what is not a number.
+
+    What a kernel forgets to write would else be what lay there before: often the very result that
+    the reference has just given back.
+    """
+    import torch
+
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # of operators that have no such form
+            yield
+    finally:
+        torch.use_deterministic_algorithms(False)
 
 
 def _give_back(bench: Bench) -> None:

@@ -30,7 +30,7 @@ async def _rounds(shown: Stage, door: str, count: int) -> tuple[int, int]:
     await shown.pilot.pause(0.6)
     gc.collect()
     objects = gc.get_objects()
-    return len(objects), sum(isinstance(each, Widget) for each in objects)
+    return len(objects), sum(issubclass(type(each), Widget) for each in objects)
 
 
 @pytest.mark.parametrize("door", ["help", "options", "palette", "blocks", "history", "rename"])
