@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import math
-from collections.abc import Sequence
 from pathlib import Path
 
 import torch
@@ -19,7 +18,6 @@ import torch
 from localpaged.engine.batch import build_batch
 from localpaged.engine.block_pool import NUM_RESERVED_BLOCKS
 from localpaged.engine.eight_bit import can_be_eight_bit, to_eight_bit
-from localpaged.engine.fused_decoder import FusedDecoder
 from localpaged.engine.kv_storage import KVStorage, block_bytes
 from localpaged.engine.native import NativeDecoder
 from localpaged.engine.params import BLOCK_SIZE_TOKENS, SamplingParams
@@ -32,9 +30,7 @@ TEXT = Path(__file__).parent.parent / "tests" / "data" / "prose.txt"
 CHUNK_TOKENS = 256
 
 
-def perplexity(
-    decoder: NativeDecoder | FusedDecoder, token_ids: Sequence[int], *, kv_dtype: torch.dtype
-) -> float:
+def perplexity(decoder: NativeDecoder, token_ids: list[int], *, kv_dtype: torch.dtype) -> float:
     """Return exp of the mean negative log likelihood of every token after the first."""
     num_blocks = -(-len(token_ids) // BLOCK_SIZE_TOKENS)
     kv = KVStorage(
@@ -83,8 +79,8 @@ def main() -> None:
             print(f"| {names[0]} | {names[1]} | {num_bytes:,} | {value:.4f} |", flush=True)
     if can_be_eight_bit(opened.config):
         state = to_eight_bit(opened.config, load_state(opened, dtype=torch.bfloat16))
-        fused = FusedDecoder(opened.config, state, num_threads=torch.get_num_threads())
-        value = perplexity(fused, token_ids, kv_dtype=torch.bfloat16)
+        decoder = NativeDecoder(opened.config, state)
+        value = perplexity(decoder, token_ids, kv_dtype=torch.bfloat16)
         num_bytes = block_bytes(opened.config, torch.bfloat16, block_size=1)
         print(f"| int8 | bfloat16 | {num_bytes:,} | {value:.4f} |")
 

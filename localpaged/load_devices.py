@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from localpaged.engine.containment import Runner
     from localpaged.engine.device import DeviceLayer
     from localpaged.engine.kv_storage import KVStorage
-    from localpaged.engine.model import PagedModel
 
 OnLoad = Callable[[LoadEvent], None]
 
@@ -147,6 +146,7 @@ def _on_processor(
     opened: OpenedModel, fit: Fit, state: dict[str, torch.Tensor], on_load: OnLoad
 ) -> tuple[KVStorage, Runner]:
     from localpaged.engine.kv_storage import KVStorage
+    from localpaged.engine.native import NativeDecoder
     from localpaged.engine.runner import ModelRunner
 
     on_load(LoadEvent("Allocating KV blocks", 0, fit.engine.num_blocks, "blocks"))
@@ -157,22 +157,8 @@ def _on_processor(
         dtype=fit.formats.kv,
         host_blocks=fit.engine.host_blocks,
     )
-    decoder = _decoder_on_processor(opened, fit, state)
+    decoder = NativeDecoder(opened.config, state)
     return kv, ModelRunner(decoder, kv, padding_ids=opened.chat.padding_ids)
-
-
-def _decoder_on_processor(
-    opened: OpenedModel, fit: Fit, state: dict[str, torch.Tensor]
-) -> PagedModel:
-    import torch
-
-    if fit.formats.has_eight_bit:
-        from localpaged.engine.fused_decoder import FusedDecoder
-
-        return FusedDecoder(opened.config, state, num_threads=torch.get_num_threads())
-    from localpaged.engine.native import NativeDecoder
-
-    return NativeDecoder(opened.config, state)
 
 
 def _on_card(

@@ -6,10 +6,6 @@ A few channels of a transformer carry numbers a hundred times as large as the ot
 matrix H, which spreads what sticks out over its block. H is its own inverse and keeps lengths, so
 an RMS norm does not notice. Where the norms' weights are folded into the projections behind them,
 all turns but one are folded into weights, too; only what `down` reads is turned while it runs.
-
-The state dict in 8 bits is that of `native`, but each projection and the head has .eight_bit
-[out, in] int8 and .eight_bit_scales [out] float32 instead of .weight, there are no norms but q_norm
-and k_norm, and down.turn is the matrix for what `down` reads. `layer_graphs` computes with it.
 """
 
 from __future__ import annotations
@@ -28,27 +24,29 @@ LIMIT = 127
 
 ROWS_AT_ONCE = 4_096
 
-VNNI = ("avx512_vnni", "avx_vnni")
-"""What torch calls the processor's instructions for it; older ones saturate."""
-
 PROJECTIONS = ("qkv.weight", "o.weight", "gate_up.weight", "down.weight", "head.weight")
 
 
 def can_be_eight_bit(config: DecoderConfig) -> bool:
-    """Whether this processor multiplies 8-bit numbers fast and exactly, and the model allows it.
+    """Whether this processor and this torch multiply 8-bit numbers fast, and the model allows it.
 
     AMX, where it is, multiplies bfloat16 as fast as is needed.
     """
     abilities = torch.cpu.get_capabilities()
-    is_fast = any(abilities.get(name) for name in VNNI)
+    is_fast = any(abilities.get(name) for name in ("avx512_vnni", "avx_vnni"))
+    has_operator = (
+        torch.backends.quantized.engine in ("x86", "fbgemm")
+        and hasattr(torch, "_make_per_channel_quantized_tensor")
+        and hasattr(torch.ops.quantized, "linear_dynamic")
+    )
     widths = (config.hidden_size, config.intermediate_size, config.head_dim)
     blocks = [_block_of(width) for width in widths]
     has_amx = bool(abilities.get("amx_bf16"))
-    return is_fast and not has_amx and min(blocks) >= SMALLEST_BLOCK
+    return is_fast and has_operator and not has_amx and min(blocks) >= SMALLEST_BLOCK
 
 
 def to_eight_bit(config: DecoderConfig, state: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """Return the state dict with 8-bit projections, see above; `state` is emptied on the way."""
+    """Return the state dict with 8-bit projections, see `native`; `state` is emptied on the way."""
     done = turned(config, state)
     for name in [name for name in done if name.endswith(PROJECTIONS)]:
         numbers, scales = _rounded(done.pop(name))

@@ -13,8 +13,7 @@ import torch
 from localpaged.engine.answer import Vocabulary
 from localpaged.engine.containment import Runner
 from localpaged.engine.core import EngineCore
-from localpaged.engine.eight_bit import VNNI, to_eight_bit
-from localpaged.engine.fused_decoder import FusedDecoder
+from localpaged.engine.eight_bit import to_eight_bit
 from localpaged.engine.kv_storage import KVStorage
 from localpaged.engine.native import NativeDecoder
 from localpaged.engine.operators import Operators
@@ -33,21 +32,20 @@ def load_decoder(
     return NativeDecoder(opened.config, state, operators=operators), opened
 
 
-def load_eight_bit(path: Path) -> tuple[FusedDecoder, Any]:
+def load_eight_bit(path: Path) -> tuple[NativeDecoder, Any]:
     """Return the decoder with its weights rounded to 8 bits, and the opened model."""
     opened = open_model(path)
     state = to_eight_bit(opened.config, load_state(opened, dtype=torch.float32))
-    return FusedDecoder(opened.config, state, num_threads=1), opened
+    return NativeDecoder(opened.config, state), opened
 
 
 needs_eight_bit_operator = pytest.mark.skipif(
-    not any(torch.cpu.get_capabilities().get(name) for name in VNNI),
-    reason="products of 8-bit numbers are exact with VNNI alone",
+    torch.backends.quantized.engine not in ("x86", "fbgemm"), reason="no 8-bit operator here"
 )
 
 
 def make_decoder_core(
-    decoder: NativeDecoder | FusedDecoder,
+    decoder: NativeDecoder,
     *,
     num_blocks: int = 256,
     token_bytes: tuple[bytes, ...] = (),
