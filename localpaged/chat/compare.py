@@ -83,7 +83,9 @@ def make_specs(
     if not 1 <= num_all <= MAX_BRANCHES:
         raise BadParameter(
             f"A compare has 1 to {MAX_BRANCHES} answers, not {num_all:,}.",
-            hint="Ask for fewer samples or fewer models.",
+            hint="Ask for fewer samples or fewer models."
+            if num_all > 0
+            else "Ask for one at least.",
         )
     specs = []
     for model in models:

@@ -8,13 +8,14 @@ from concurrent.futures import Future
 from dataclasses import replace
 
 from localpaged.chat.context_room import ContextRoom, answer_room, count_room
+from localpaged.chat.endless import refuse_endless
 from localpaged.chat.events import ChatEvent, ModelReady
 from localpaged.chat.later import RunSoon, do_later
 from localpaged.chat.live import LiveTurns
 from localpaged.chat.models import Models, opening_error
 from localpaged.chat.sampling import from_options
 from localpaged.errors import ChatError
-from localpaged.prompt import ChatModel
+from localpaged.prompt import ChatModel, PromptMessage
 from localpaged.store.rows import Chat, Message, Turn
 from localpaged.store.store import Conversation, Store, new_id
 from localpaged.store.tree import make_message
@@ -117,6 +118,8 @@ class ChatContext:
         model = self._model(whole.chat.model)
         limit = self.limit_of(model)
         options = from_options(turn.options)
+        # no way on helps a question that never fits, and others wait for the worker
+        refuse_endless([PromptMessage(m.role, m.text) for m in whole.messages[-2:]], model)
         asked = self._store.conversation(chat_id, up_to=turn.parent_hash)
         return count_room(
             asked,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from concurrent.futures import Future
 
+from localpaged.chat.endless import refuse_endless
 from localpaged.prompt import ChatModel, PromptMessage
 
 
@@ -12,7 +13,7 @@ def counted(model: Future[ChatModel], text: str) -> Future[int]:
     """Return how many tokens `text` adds to a message, counted on a thread of its own.
 
     It waits for a model that is still being opened; what keeps the model from being opened or from
-    reading chats is what the future raises.
+    reading chats is what the future raises, and PromptTooLong for what its context never holds.
     """
     tokens: Future[int] = Future()
     model.add_done_callback(
@@ -26,6 +27,7 @@ def counted(model: Future[ChatModel], text: str) -> Future[int]:
 def _count(model: Future[ChatModel], text: str, tokens: Future[int]) -> None:
     try:
         opened = model.result()
+        refuse_endless([PromptMessage("user", text)], opened)
         empty = len(opened.render([PromptMessage("user", "")]))
         whole = len(opened.render([PromptMessage("user", text)]))
     except BaseException as error:

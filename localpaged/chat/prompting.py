@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from localpaged.abilities import abilities_of
+from localpaged.chat.endless import refuse_endless
 from localpaged.chat.view import sent
 from localpaged.engine.params import BLOCK_SIZE_TOKENS
 from localpaged.prompt import ChatModel, PromptMessage
@@ -39,7 +40,8 @@ class Prompt:
 def make_prompt(store: Store, model: ChatModel, turn: Turn) -> Prompt:
     """Render the messages up to a turn's question, and what its answer has begun with.
 
-    Answers keep the ids they were made of by this very model; all else is written as text.
+    Answers keep the ids they were made of by this very model; all else is written as text. Raises
+    PromptTooLong for what surely does not fit.
     """
     conversation = store.conversation(turn.chat_id, up_to=turn.parent_hash)
     known = known_ids(conversation, model)
@@ -50,6 +52,7 @@ def make_prompt(store: Store, model: ChatModel, turn: Turn) -> Prompt:
     if abilities_of(model).is_remote:
         begun = [PromptMessage("assistant", turn.partial_text)] if is_begun(turn) else []
         return Prompt((), told, None, (*messages, *begun))
+    refuse_endless(messages, model)
     ids, num_begun = prompt_ids(model, messages, turn)
     return Prompt(ids, told, num_begun)
 

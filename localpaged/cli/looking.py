@@ -63,7 +63,10 @@ def run_stats(
         if not is_json:
             click.echo()
     if seen.failures:
-        raise seen.failures[0]
+        # each by its sentence; the last one is told by the border, which knows the exit code
+        for failure in seen.failures[:-1]:
+            tell(failure.message, hint=failure.hint)
+        raise seen.failures[-1]
     _tell_none_runs(pid)
     return NONE_RUNS_EXIT_CODE
 

@@ -102,7 +102,8 @@ class Client:
         try:
             async for event in httpx2.EventSource(response, max_event_size=MAX_EVENT_BYTES):
                 if event.data == "[DONE]":
-                    return
+                    has_ended = has_ended or num_chars > 0
+                    break
                 delta = read_delta(event.data)
                 num_chars += len(delta.text) + len(delta.thought)
                 if num_chars > MAX_ANSWER_CHARS:

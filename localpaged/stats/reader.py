@@ -122,7 +122,7 @@ def open_engines(
         except EngineGone:
             continue
         except StatsError as error:
-            failures.append(error)
+            failures.append(_told_with(path, error))
     readers.sort(key=lambda reader: reader.greeting.started_at)
     return readers, failures
 
@@ -133,6 +133,13 @@ def engine_sockets(pid: int | None = None) -> Sequence[Path]:
         return sockets.living(pid)
     except OSError as error:
         raise StatsError(f"Running programs cannot be looked for: {error}.") from error
+
+
+def _told_with(path: Path, error: StatsError) -> StatsError:
+    """Name the socket: of several that cannot be read each is to be found."""
+    if str(path) in error.message:
+        return error
+    return StatsError(f"{path}: {error.message}", hint=error.hint)
 
 
 def _silent(path: Path, error: OSError) -> StatsError:

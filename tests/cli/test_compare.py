@@ -124,7 +124,7 @@ def test_one_answer_that_fails_leaves_the_others_and_gives_its_exit_code(answer_
     ("arguments", "code", "part"),
     [
         ((), 2, "no question"),
-        (("Why?", "-n", "0"), 2, "not 0"),
+        (("Why?", "-n", "0"), 2, "not 0.\nhint: Ask for one at least."),
         (("Why?", "-n", "17"), 2, "not 17"),
         (("Why?", "-t", "-1"), 2, "temperature"),
         (("Why?", "-t", "0.2;0.9"), 2, "write 0.7, or several as 0.2,0.9"),

@@ -6,7 +6,8 @@ import signal
 import socket
 import subprocess
 import sys
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
+from threading import Thread
 
 import pytest
 
@@ -123,6 +124,31 @@ def test_what_another_program_lacks_is_not_told_of_the_one_that_is_meant(program
         silent.listen()
         done = call("stats", "--once", "--pid", "4121")
         assert (done.code, done.err) == (0, "")
+
+
+def test_of_several_programs_that_cannot_be_read_each_is_told(home):
+    names = ("11.sock", "12.sock", "13.sock")
+    with ExitStack() as stack:
+        stack.enter_context(suppress(OSError))
+        for name in names:
+            paths.ensure_private_dir(paths.runtime_dir())
+            server = stack.enter_context(socket.socket(socket.AF_UNIX))
+            server.bind(str(paths.runtime_dir() / name))
+            server.listen()
+            Thread(target=_say_nonsense, args=(server,), daemon=True).start()
+        done = call("stats", "--once")
+        assert done.code == 1 and "Traceback" not in done.err
+        assert [name in done.err for name in names] == [True] * 3
+        done, data = looked()
+        assert done.code == 1 and len(data["failures"]) == 3
+
+
+def _say_nonsense(server):
+    with suppress(OSError):
+        while True:
+            connection, _ = server.accept()
+            with connection:
+                connection.sendall(b'{"\x1b[2J": ["nonsense"]}\n')
 
 
 def test_a_pid_that_is_not_ours_is_not_running(program):

@@ -135,7 +135,10 @@ def test_a_stream_that_breaks_keeps_what_has_arrived(shared, pieces, told):
 
 def test_a_stream_that_ends_before_a_word_is_not_an_answer_that_was_cut(shared):
     run, endpoint = shared
-    endpoint.replies = [[STREAM_HEAD, delta(role="assistant")]]
+    for end in ([], [b"data: [DONE]\n\n"]):
+        endpoint.replies = [[STREAM_HEAD, delta(role="assistant"), *end]]
+        assert "ended without a word of an answer" in run.fail().message
+    endpoint.replies = [[STREAM_HEAD, b"data: [DONE]\n\n"]]
     assert "ended without a word of an answer" in run.fail().message
 
 

@@ -183,6 +183,28 @@ def test_a_snippet_is_one_line_around_the_hit(store: Store):
     assert len(hit.snippet.text) <= 240
 
 
+@pytest.mark.parametrize(
+    ("text", "query", "marked"),
+    [
+        ("Cathedral and the other", "the", ["the"]),
+        ("Cathedral, other", "the", ["the", "the"]),
+        ("a heathen, then THE end", "the end", ["THE", "end"]),
+        ("heathen and then", "the", ["the"]),
+        ("snake_case in_case", "case", ["case", "case"]),
+        ("Die Stra\xdfe, stra\xdfenbahn", "strasse", ["Stra\xdfe"]),
+        ("c++ or c, abc++", "c++", ["c++"]),
+        ("\u9ed2\u732b\u3067\u3059", "\u732b", ["\u732b"]),
+        ("lathe " * 99 + "the " + "bathe " * 99, "the", ["the"]),
+        ("the" + "n" * 9 + " lathe the", "the", ["the"]),
+    ],
+)
+def test_a_word_is_marked_where_it_is_one(store: Store, text: str, query: str, marked: list[str]):
+    make_chat(store, texts=[text, "-"])
+    (hit,) = [hit for hit in store.search(query).hits if hit.role == "user"]
+    snippet = hit.snippet
+    assert [snippet.text[start:end] for start, end in snippet.places] == marked
+
+
 def test_a_snippet_of_a_text_that_folds_to_another_length_has_the_hit(store: Store):
     make_chat(store, texts=["ß" * 3_000 + " Nadel " + "e\u0301" * 3_000])
     assert found(store, "nadel") == ["Nadel"]

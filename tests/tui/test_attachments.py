@@ -14,6 +14,8 @@ from localpaged.plain_text import visible
 from localpaged.tui.attachments import MAX_BYTES, is_file_path, read_attachment
 from localpaged.tui.glyphs import ASCII
 from localpaged.tui.screens.confirm import ConfirmScreen
+from testkit.builders import ready_model
+from testkit.fake_model import FakeChatModel
 from testkit.screens import LARGE, SMALL, open_service, paste, stage
 from testkit.scripted_engine import ScriptedEngine
 
@@ -319,3 +321,17 @@ async def test_a_price_that_comes_after_the_end_is_for_nobody():
             await shown.settle()
             shown.app.exit()
             counting.set_result(3)
+
+
+@SIZES
+async def test_a_paste_that_no_context_holds_says_so_at_its_label_and_below_the_question(size):
+    engine = ScriptedEngine()
+    with open_service(engine, model=ready_model(FakeChatModel(context_length=64))) as service:
+        async with stage(service, engine, size=size) as shown:
+            await paste(shown.pilot, "line\n" * 10_000)
+            await shown.until_shown("too long")
+            await shown.press("enter")
+            await shown.until_shown("64 tokens at most")
+            await shown.beat()
+            assert shown.text.count("tokens at most") == 1
+            assert not engine.submitted

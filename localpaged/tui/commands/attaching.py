@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from localpaged.abilities import Ability
 from localpaged.chat.attached import file_block
 from localpaged.engine.params import BLOCK_SIZE_TOKENS
-from localpaged.errors import LocalPagedError
+from localpaged.errors import LocalPagedError, PromptTooLong
 from localpaged.plain_text import visible
 from localpaged.tui.attachments import Attachment, is_file_path, path_of, read_attachment
 from localpaged.tui.commands.base import CommandGroup
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 
 log = logging.getLogger(__name__)
+
+TOO_LONG: Price = ("too long for the context", "too long")
 
 
 class AttachingCommands(CommandGroup):
@@ -75,8 +77,12 @@ class AttachingCommands(CommandGroup):
             return
         block = file_block(attachment.name, attachment.text)
         self._prompt.add_labelled(block)
-        tokens = await self._tokens(session, block)
-        self._tell_price(attachment, tokens)
+        try:
+            tokens = await self._tokens(session, block)
+        except PromptTooLong as error:
+            self._app.tell_error(error)
+        else:
+            self._tell_price(attachment, tokens)
 
     async def _offer(self, written: str) -> None:
         if not await asyncio.to_thread(is_file_path, written):
@@ -101,15 +107,23 @@ class AttachingCommands(CommandGroup):
 
     async def _price(self, label: str, text: str) -> None:
         session = self._workspace.current
-        tokens = await self._tokens(session, text)
-        if tokens is not None and session is self._workspace.current:
-            self._prompt.set_price(label, _price(tokens))
+        try:
+            tokens = await self._tokens(session, text)
+        except PromptTooLong:
+            price: Price | None = TOO_LONG
+        else:
+            price = None if tokens is None else _price(tokens)
+        if price is not None and session is self._workspace.current:
+            self._prompt.set_price(label, price)
 
     async def _tokens(self, session: SessionModel, text: str) -> int | None:
+        """Count a text; None when that cannot be. Raises PromptTooLong for what never fits."""
         model = "" if session.chat is None else session.chat.model
         try:
             counting = self._app.service.count_tokens(text, model=model)
             return await asyncio.wrap_future(counting)
+        except PromptTooLong:
+            raise
         except LocalPagedError:
             # no model, no price: why there is none is told where it matters
             return None
