@@ -13,7 +13,7 @@ from localpaged.chat.branches import BranchTree
 from localpaged.chat.live import LiveTurns
 from localpaged.chat.portable.exporting import ChatFormat, export_to
 from localpaged.chat.portable.importing import import_file
-from localpaged.chat.portable.report import ImportReport
+from localpaged.chat.portable.report import ImportProgress, ImportReport
 from localpaged.errors import ChatError
 from localpaged.store.rows import Chat
 from localpaged.store.scope import ChatScope
@@ -76,7 +76,11 @@ class ChatHistory:
         return export_to(self.store, [chat_id], ChatFormat(kind), path)
 
     def import_file(
-        self, path: Path, *, may_go_on: Callable[[], bool] = lambda: True
+        self,
+        path: Path,
+        *,
+        may_go_on: Callable[[], bool] = lambda: True,
+        told: Callable[[ImportProgress], object] = lambda _: None,
     ) -> ImportReport:
         """Add the chats of a file; not for the UI's thread. Raises BadChatFile and StoreError."""
         return import_file(
@@ -84,6 +88,7 @@ class ChatHistory:
             path,
             is_answering=lambda chat_id: bool(self._live.of_chat(chat_id)),
             may_go_on=may_go_on,
+            told=told,
         )
 
     def show(self, chat_id: str, message_hash: str) -> Chat:

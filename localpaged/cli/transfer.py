@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,9 +15,11 @@ from localpaged.cli.stored import find_chat, open_store, print_json, scope_of
 from localpaged.plain_text import visible
 
 if TYPE_CHECKING:
-    from localpaged.chat.portable.report import Imported
+    from localpaged.chat.portable.report import Imported, ImportProgress
 
 FORMATS = ("md", "json")
+NAME_CHARS = 40
+"""What of a file's name fits a line beside how far it is read."""
 
 
 @click.command()
@@ -74,7 +77,8 @@ def import_chats(files: tuple[str, ...], is_json: bool) -> None:
     with open_store() as store:
         for file in files:
             try:
-                report = import_file(store, Path(file))
+                with _progress(file) as told:
+                    report = import_file(store, Path(file), told=told)
             except BadChatFile as error:
                 refused.append(error)
                 problems.append(error.message.removesuffix("."))
@@ -94,6 +98,19 @@ def import_chats(files: tuple[str, ...], is_json: bool) -> None:
             f"{len(refused)} of {len(files)} files have no chats that can be read.",
             hint=refused[0].hint,
         )
+
+
+@contextmanager
+def _progress(file: str) -> Iterator[Callable[[ImportProgress], None]]:
+    """What shows on a terminal how far a file is read, and takes it away at the end."""
+    from localpaged.cli.answer import StatusLine
+
+    status = StatusLine()
+    name = visible(Path(file).name)[:NAME_CHARS]
+    try:
+        yield lambda progress: status.show(f"importing {name}: {progress.words} …")
+    finally:
+        status.show("")
 
 
 def _print_imported(

@@ -11,6 +11,7 @@ from localpaged.chat.models import name_of
 from localpaged.tui import told
 from localpaged.tui.context_use import fills_context, mark_endpoint, mark_full
 from localpaged.tui.fork_tree import by_family
+from localpaged.tui.importing import Importing
 from localpaged.tui.session import Draft, SessionModel
 
 if TYPE_CHECKING:
@@ -83,6 +84,7 @@ class Workspace:
         self.sessions: list[SessionModel] = []
         self.current = SessionModel()
         self.engine = EngineStatus()
+        self.imports: list[Importing] = []
         # branches of compares: in no list, but their answers run like others
         self._watched: dict[str, SessionModel] = {}
         self._watched_to_end: set[str] = set()
@@ -220,6 +222,13 @@ class Workspace:
             self._service.stop(answer.turn.id)
             answer.is_stopping = True
         return answer is not None
+
+    def leave_import(self) -> bool:
+        """End the import that was begun last; False when none is under way."""
+        going_on = [each for each in self.imports if not each.is_left]
+        for each in going_on[-1:]:
+            each.is_left = True
+        return bool(going_on)
 
     def rename(self, session: SessionModel, title: str) -> None:
         """Give a chat another title."""

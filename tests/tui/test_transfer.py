@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+import threading
 from pathlib import Path
 
 import pytest
 
 from localpaged.chat.portable.exporting import ChatFormat, export_to
+from localpaged.chat.portable.report import ImportProgress
 from localpaged.store.store import Store
+from localpaged.tui.importing import Importing
 from testkit.builders import make_chat
 from testkit.past_chats import write_chat
-from testkit.screens import Stage, open_service, stage
+from testkit.screens import LARGE, SMALL, Stage, open_service, stage
 from testkit.scripted_engine import ScriptedEngine
 
 HOSTILE = "A\x1b[2J\u202e [b]x[/]"
@@ -109,3 +112,70 @@ async def test_what_cannot_be_read_is_told_and_the_rest_is_there(folder):
             await command(shown, "/import in.json")
             await shown.until_shown("Not read: chat 1")
             assert [chat.title for chat in service.chats()] == ["Good"]
+
+
+def many_chats(path: Path, count: int) -> None:
+    message = {"id": "a", "parent": None, "role": "user", "text": "q"}
+    chats = [
+        {"id": f"{number:026}", "title": f"Chat {number}", "tip": "a", "messages": [message]}
+        for number in range(count)
+    ]
+    path.write_text(json.dumps({"format": "localpaged-chats", "version": 1, "chats": chats}))
+
+
+@pytest.fixture
+def held(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
+    """An import that waits behind its third chat until the event is set."""
+    go_on = threading.Event()
+
+    def take(importing: Importing, progress: ImportProgress) -> None:
+        importing.progress = progress
+        if progress.num_chats == 3:
+            assert go_on.wait(10.0)
+
+    monkeypatch.setattr(Importing, "take", take)
+    return go_on
+
+
+@pytest.mark.parametrize("size", [SMALL, LARGE], ids=["80x24", "140x40"])
+async def test_a_long_import_tells_how_far_it_is_and_ends_when_asked(folder, held, size):
+    many_chats(folder / "in\x1b[2J.json", 9)
+    engine = ScriptedEngine()
+    with open_service(engine) as service:
+        async with stage(service, engine, size=size) as shown:
+            try:
+                await command(shown, "/import in\x1b[2J.json")
+                await shown.until(lambda: "importing · 3 chats, " in shown.text)
+                assert "% of the file · Esc ends it · in␛[2J.json" in shown.text
+                await shown.press("escape")
+                assert "ends after this chat" in shown.text
+                assert "Imported" not in shown.text
+            finally:
+                held.set()
+            await shown.until_shown("Imported 3 chats")
+            assert "the import was stopped" in " ".join(shown.text.split())
+            await shown.beat()
+            assert "importing" not in shown.text
+            assert len(service.chats()) == 3
+            await command(shown, "/import in\x1b[2J.json")
+            await shown.until_shown("Imported 6 chats, 3 here already")
+
+
+async def test_an_answer_is_stopped_before_an_import_is(folder, held):
+    many_chats(folder / "in.json", 4)
+    engine = ScriptedEngine()
+    with open_service(engine) as service:
+        async with stage(service, engine) as shown:
+            try:
+                await shown.ask("q")
+                await shown.step()
+                await command(shown, "/import in.json")
+                await shown.until_shown("importing")
+                await shown.press("escape")
+                assert not shown.app.workspace.imports[0].is_left
+                await shown.answer()
+                await shown.press("escape")
+                assert shown.app.workspace.imports[0].is_left
+            finally:
+                held.set()
+            await shown.until_shown("Imported 3 chats")

@@ -16,7 +16,7 @@ from localpaged.chat.portable import chatgpt, json_chats, markdown_chat
 from localpaged.chat.portable.bundle import Bundle, id_from
 from localpaged.chat.portable.json_stream import BadJson, JsonStream
 from localpaged.chat.portable.records import BadRecord, as_record
-from localpaged.chat.portable.report import Imported, ImportReport, Outcome
+from localpaged.chat.portable.report import Imported, ImportProgress, ImportReport, Outcome
 from localpaged.errors import BadChatFile, NotInHistory
 from localpaged.store.rows import Chat, Turn, TurnStatus
 from localpaged.store.store import Store
@@ -35,24 +35,28 @@ def import_file(
     *,
     is_answering: Callable[[str], bool] = lambda _: False,
     may_go_on: Callable[[], bool] = lambda: True,
+    told: Callable[[ImportProgress], object] = lambda _: None,
 ) -> ImportReport:
     """Add the chats of a file: our JSON or Markdown, or conversations.json of ChatGPT.
 
     Each chat is on the disk before the next one is read; one that `is_answering`, here or in
-    another program, is left as it is. It ends early when it no longer `may_go_on`. Raises
-    BadChatFile when nothing can be read, StoreError when nothing can be saved. Not for the UI's
-    thread.
+    another program, is left as it is. It ends early when it no longer `may_go_on`. `told` is called
+    at the beginning and after each chat, on this thread. Raises BadChatFile when nothing can be
+    read, StoreError when nothing can be saved. Not for the UI's thread.
     """
     chats: list[Imported] = []
     problems: list[str] = []
     try:
         with _opened(path) as file:
+            total_bytes = path.stat().st_size
+            told(ImportProgress(total_bytes=total_bytes))
             for read in _bundles(file, path):
                 if isinstance(read, str):
                     problems.append(read)
-                    continue
-                problems += [f"“{read.chat.title}”, {problem}" for problem in read.problems]
-                chats.append(_import(store, read, is_answering))
+                else:
+                    problems += [f"“{read.chat.title}”, {problem}" for problem in read.problems]
+                    chats.append(_import(store, read, is_answering))
+                told(ImportProgress(len(chats), file.buffer.tell(), total_bytes))
                 if not may_go_on():
                     problems.append("the rest of the file was not read: the import was stopped")
                     break

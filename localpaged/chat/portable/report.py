@@ -35,6 +35,22 @@ class ImportReport:
     num_problems: int
 
 
+@dataclass(frozen=True, slots=True)
+class ImportProgress:
+    """How far an import is: chats that are in the history, and bytes of the file that are read."""
+
+    num_chats: int = 0
+    bytes_read: int = 0
+    total_bytes: int = 0
+
+    @property
+    def words(self) -> str:
+        """`1,204 chats · 37 %`; empty before anything is known."""
+        chats = "1 chat" if self.num_chats == 1 else f"{self.num_chats:,} chats"
+        share = 100 * self.bytes_read // self.total_bytes if self.total_bytes else 0
+        return f"{chats}, {share} % of the file" if self.total_bytes else ""
+
+
 def summary(chats: Iterable[Imported]) -> str:
     """Return the outcomes in a few words."""
     outcomes = [imported.outcome for imported in chats]

@@ -29,11 +29,15 @@ class AnswerCommands(CommandGroup):
         self._chats = chats
 
     def stop(self) -> None:
-        """Close the list, else stop the answer, else leave the selection, else go to the prompt."""
+        """Close the list, else stop the answer, else the import, else leave the selection, else go
+        to the prompt.
+        """
         if self._screen.has_class("-list-open"):
             self._chats.leave_list()
         elif self._workspace.current.open_answer is not None:
             self.stop_current()
+        elif self._workspace.leave_import():
+            self._screen.redraw()
         elif self._screen.selections:
             self._screen.clear_selection()
         else:

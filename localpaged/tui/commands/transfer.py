@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -14,6 +13,7 @@ from localpaged.tui.attachments import path_of
 from localpaged.tui.commands.base import CommandGroup
 from localpaged.tui.commands.chats import ChatCommands
 from localpaged.tui.figures import grouped
+from localpaged.tui.importing import Importing
 from localpaged.tui.session import SessionModel
 from localpaged.tui.workers import begin
 
@@ -61,7 +61,6 @@ class TransferCommands(CommandGroup):
 
     def import_told(self, path: str) -> bool:
         """Add the chats of a file."""
-        self._app.tell(f"Reading {path}")
         begin(self._app, partial(self._import, path), name="import", group="transfer")
         return True
 
@@ -75,16 +74,22 @@ class TransferCommands(CommandGroup):
             self._app.tell(f"Wrote {written.absolute()}", for_s=TOLD_S)
 
     async def _import(self, path: str) -> None:
-        is_left = threading.Event()
-        reading = partial(self._history.import_file, may_go_on=lambda: not is_left.is_set())
+        file = path_of(path)
+        importing = Importing(file.name)
+        self._workspace.imports.append(importing)
+        self._app.nudge()
+        reading = partial(
+            self._history.import_file, may_go_on=importing.may_go_on, told=importing.take
+        )
         try:
-            report = await asyncio.to_thread(reading, path_of(path))
+            report = await asyncio.to_thread(reading, file)
         except LocalPagedError as error:
             self._app.tell_error(error)
             return
         finally:
             # who quits does not wait for the rest of a long file
-            is_left.set()
+            importing.is_left = True
+            self._workspace.imports.remove(importing)
         self._show(report)
         self._app.tell(_told(report), is_error=bool(report.num_problems), for_s=TOLD_S)
 

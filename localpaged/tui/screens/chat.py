@@ -19,6 +19,7 @@ from localpaged.tui.compositor import OwnScreen
 from localpaged.tui.costs import CostWatch
 from localpaged.tui.edit_line import edit_runs
 from localpaged.tui.glyphs import Glyphs
+from localpaged.tui.importing import importing_runs
 from localpaged.tui.keys import ACTIONS
 from localpaged.tui.paint import content_of
 from localpaged.tui.session import SessionModel
@@ -116,7 +117,7 @@ class ChatScreen(OwnScreen[None]):
             self.redraw()
         engine = self.workspace.engine
         is_loading = engine.ready is None and engine.failure is None
-        return is_loading or bool(self.workspace.running)
+        return is_loading or bool(self.workspace.running or self.workspace.imports)
 
     @property
     def is_current(self) -> bool:
@@ -181,6 +182,7 @@ class ChatScreen(OwnScreen[None]):
         state = (
             edit_runs(current, glyphs, self._state.room_beside(below))
             or chrome.state_runs(engine, [], glyphs, moment)
+            or importing_runs(workspace.imports, glyphs, moment.frame)
             or chrome.warning_runs(current, engine, glyphs)
             or chrome.state_runs(engine, others, glyphs, moment)
         )
