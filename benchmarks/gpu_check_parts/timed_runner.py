@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 
+from localpaged.engine.device_flight import DeviceFlight
 from localpaged.engine.flight import Flight
-from localpaged.engine.gpu_runner import DeviceFlight, GpuRunner
-from localpaged.engine.step_plan import StepPlan, StepResult
+from localpaged.engine.gpu_runner import GpuRunner
+from localpaged.engine.step_plan import PlannedRow, StepPlan, StepResult
 
 
 class TimedRunner:
@@ -48,6 +50,10 @@ class TimedFlight:
     def has_draws(self) -> bool:
         """See Flight."""
         return self.inner.has_draws
+
+    def decide(self, rows: Sequence[PlannedRow]) -> None:
+        """See Flight."""
+        self.inner.decide(rows)
 
     def wait(self) -> StepResult:
         """See Flight."""

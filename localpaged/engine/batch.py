@@ -75,27 +75,22 @@ def device_attention(
     seq_lens: tuple[int, ...],
     num_decodes: int,
     block_size: int,
-    block_tables: torch.Tensor | None = None,
     groups: DeviceGroups | None = None,
 ) -> AttentionBatch:
     """Return the batch of rows that are on their device, where alone they are looked at.
 
-    `groups` share a beginning; where `block_tables` of the decodes are given, on the host, they are
-    still to be found.
+    `groups` share a beginning.
     """
     device = rows[0].lens.device
-    shared: dict[object, object] = {("device rows", device): rows}
-    if block_tables is None:
-        shared["device groups", device] = groups
     return AttentionBatch(
         tables=(),
         runs=(),
-        block_tables=torch.empty(0, 0, dtype=torch.int64) if block_tables is None else block_tables,
+        block_tables=torch.empty(0, 0, dtype=torch.int64),
         query_lens=query_lens,
         seq_lens=seq_lens,
         num_decodes=num_decodes,
         block_size=block_size,
-        shared=shared,
+        shared={("device rows", device): rows, ("device groups", device): groups},
     )
 
 

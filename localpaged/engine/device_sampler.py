@@ -1,8 +1,9 @@
 """Draws on a device: everything is begun here and told when it has come to the host.
 
 The kernel draws all rows at once. What it does not know (penalties, grammars, biases, beams, log
-probabilities) is done to the logits by torch's operators before, also on the device. Nothing in
-here looks at a number that the device computes: what decides is copied with the tokens.
+probabilities) is done to the logits by torch's operators before, also on the device, by numbers
+that were brought there in one piece (`helpers`). Nothing in here looks at a number that the device
+computes: what decides is copied with the tokens.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import torch
 
 from localpaged.engine.events import TokenLogprob
 from localpaged.engine.logprobs import look_up, tell
-from localpaged.engine.penalties import adjust
+from localpaged.engine.penalties import adjustments, apply
 from localpaged.engine.sampler import (
     NOT_FINITE,
     NOTHING_ALLOWED,
@@ -79,6 +80,27 @@ def draws_of(rows: Sequence[PlannedRow]) -> list[tuple[Spot, Draw]]:
     return [(spot, draw) for spots in spots_of(rows) for spot in spots for draw in spot.draws]
 
 
+def helpers(rows: Sequence[PlannedRow]) -> dict[str, np.ndarray]:
+    """Return the numbers by which `decide` does what `rows` ask for beside a draw.
+
+    Those that nobody asks for are left out. `measured` and `beams` are places among the spots; of
+    the draws that are told, `told` says which they are and `told_rows` where each was measured.
+    """
+    by_row = spots_of(rows)
+    spots = [spot for each in by_row for spot in each]
+    arrays = adjustments([spot.adjusted for spot in spots])
+    measured = {s.place: i for i, s in enumerate(s for s in spots if _is_measured(s.row))}
+    if measured:
+        drawn = [spot for spot in spots for _ in spot.draws]
+        told = [(i, measured[s.place]) for i, s in enumerate(drawn) if s.place in measured]
+        arrays["measured"] = np.array(list(measured), dtype=np.int64)
+        arrays["told"], arrays["told_rows"] = np.array(told, dtype=np.int64).T
+    beams = [each[0].place for each in by_row if each and each[0].row.num_candidates]
+    if beams:
+        arrays["beams"] = np.array(beams, dtype=np.int64)
+    return arrays
+
+
 class DeviceSampler:
     """Engine thread only. `padding_ids` only round the vocabulary up and are never chosen."""
 
@@ -109,28 +131,27 @@ class DeviceSampler:
         logits: torch.Tensor,
         rows: Sequence[PlannedRow],
         draws: Mapping[str, torch.Tensor],
+        numbers: Mapping[str, torch.Tensor],
         places: torch.Tensor | None,
     ) -> Decided:
         """Begin to decide what follows `rows`; padded logits [spots, vocab] are changed in place.
 
         `draws` are made with the numbers of `draws_of(rows)`, from the logits at `places` [draws]
-        int64, or, where that is None, from all.
+        int64, or, where that is None, from all. `numbers` are the `helpers` of the rows.
         """
         by_row = spots_of(rows)
         tensors = {"is_sound": logits.amax(-1).isfinite()}
-        measured = [spot for spots in by_row for spot in spots if _is_measured(spot.row)]
         logprobs = None
-        if measured:
-            logprobs = logits[_places(measured, logits)].log_softmax(-1)
-        beams = [spots[0] for spots in by_row if spots[0].row.num_candidates]
-        if beams:
+        if "measured" in numbers:
+            logprobs = logits[numbers["measured"]].log_softmax(-1)
+        beams = numbers.get("beams")
+        if beams is not None:
             # As in transformers, what changes a beam's scores changes log probabilities.
-            where = _places(beams, logits)
-            logits[where] = logits[where].log_softmax(-1)
-        adjust(logits, [spot.adjusted for spots in by_row for spot in spots])
-        if beams:
-            count = min(max(spot.row.num_candidates for spot in beams), logits.shape[1])
-            values, ids = logits[_places(beams, logits)].topk(count)
+            logits[beams] = logits[beams].log_softmax(-1)
+        apply(logits, numbers)
+        if beams is not None:
+            count = min(max(row.num_candidates for row in rows), logits.shape[1])
+            values, ids = logits[beams].topk(count)
             tensors |= {"scores": values, "candidates": ids}
         drawn = [spot for spots in by_row for spot in spots for _ in spot.draws]
         tokens = torch.zeros(len(drawn), dtype=torch.int64, device=logits.device)
@@ -140,29 +161,16 @@ class DeviceSampler:
             self._draw(tokens, sound, own, {name: t[: len(drawn)] for name, t in draws.items()})
         tensors |= {"tokens": tokens, "sound": sound}
         if logprobs is not None:
-            tensors |= _measure(logprobs, measured, drawn, tokens)
+            most = max(row.sampling.logprobs or 0 for row in rows if _is_measured(row))
+            own, values, ids = look_up(
+                logprobs[numbers["told_rows"]], tokens[numbers["told"]], most
+            )
+            tensors |= {"own": own, "likeliest": values, "likeliest_ids": ids}
         return Decided(tensors, lambda host: _read(host, by_row))
 
 
 def _is_measured(row: PlannedRow) -> bool:
     return bool(row.draws) and row.sampling.logprobs is not None
-
-
-def _places(spots: Sequence[Spot], logits: torch.Tensor) -> torch.Tensor:
-    return torch.tensor([spot.place for spot in spots], dtype=torch.int64, device=logits.device)
-
-
-def _measure(
-    logprobs: torch.Tensor, measured: Sequence[Spot], drawn: Sequence[Spot], tokens: torch.Tensor
-) -> dict[str, torch.Tensor]:
-    """Look up the draws of rows that asked for it; the order is that of the draws."""
-    row_of = {spot.place: row for row, spot in enumerate(measured)}
-    asked = [i for i, spot in enumerate(drawn) if _is_measured(spot.row)]
-    rows = [row_of[drawn[i].place] for i in asked]
-    most = max(spot.row.sampling.logprobs or 0 for spot in measured)
-    where = torch.tensor([asked, rows], dtype=torch.int64, device=tokens.device)
-    own, values, ids = look_up(logprobs[where[1]], tokens[where[0]], most)
-    return {"own": own, "likeliest": values, "likeliest_ids": ids}
 
 
 def _read(host: Host, by_row: Sequence[Sequence[Spot]]) -> list[RowResult]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
 
-from localpaged.engine.step_plan import StepPlan, StepResult
+from localpaged.engine.step_plan import PlannedRow, StepPlan, StepResult
 
 
 class Flight(Protocol):
@@ -16,6 +17,13 @@ class Flight(Protocol):
     @property
     def has_draws(self) -> bool:
         """Whether its draws can be found by the next step."""
+
+    def decide(self, rows: Sequence[PlannedRow]) -> None:
+        """Tell what the draws follow from, where rows of the plan were open; else nothing happens.
+
+        `rows` are those of the plan, in their order. One that is still open has ended meanwhile,
+        and draws for nobody. What breaks is raised by `wait`.
+        """
 
     def wait(self) -> StepResult:
         """Return what came out of the step, once; raises what broke it."""
@@ -36,5 +44,5 @@ class FlyingRunner(Protocol):
         """Begin `plan`; raises what broke it, and then nothing has begun.
 
         A row whose token is UNKNOWN_TOKEN goes on with what the same sequence draws in `after`,
-        the flight that was launched last.
+        the flight that was launched last. Where a row is open, nothing is drawn before `decide`.
         """

@@ -4,25 +4,29 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 import torch
 
-from localpaged.engine.device import DeviceLayer, Ticket
+from localpaged.engine.device import DeviceLayer
+from localpaged.engine.device_flight import Begun, DeviceFlight, Read
 from localpaged.engine.device_sampler import (
     Decided,
     DeviceSampler,
     DrawKernel,
+    helpers,
     read_plain,
     triton_draws,
 )
 from localpaged.engine.flight import Flight
 from localpaged.engine.graphs import DecodeGraphs
 from localpaged.engine.kv_storage import KVStorage
-from localpaged.engine.mixed_batch import upload_mixed
+from localpaged.engine.mixed_batch import MixedBatch, upload_mixed
 from localpaged.engine.model import PagedModel
-from localpaged.engine.packed import Field, Layout
-from localpaged.engine.prompt_scoring import score_later
+from localpaged.engine.packed import Layout, fields_of, pack
+from localpaged.engine.params import SamplingParams
+from localpaged.engine.prompt_scoring import score_later, scored_ids
 from localpaged.engine.sides import Side, Sides
 from localpaged.engine.static_batch import StaticBatch
 from localpaged.engine.static_chunk import StaticChunk
@@ -31,47 +35,11 @@ from localpaged.engine.step_plan import PlannedRow, RowResult, SequenceId, StepP
 SHORT_CHUNK = 64
 """Tokens up to which a chunk costs little more than one: the rows that read weights together."""
 
-Read = Callable[[Mapping[str, np.ndarray]], list[RowResult | None]]
+Rest = Callable[[Sequence[PlannedRow]], Begun]
+"""Begins what follows a step's logits, for its rows with all that their draws follow from."""
 
-
-class DeviceFlight:
-    """A step on the device. Engine thread only.
-
-    `places` tells where among the device's draws each sequence's token is.
-    """
-
-    def __init__(
-        self,
-        ticket: Ticket,
-        layout: Layout,
-        read: Read,
-        *,
-        places: Mapping[SequenceId, int],
-        swap_s: float,
-    ) -> None:
-        self.places = places
-        self._ticket = ticket
-        self._layout = layout
-        self._read = read
-        self._swap_s = swap_s
-        self._piece: torch.Tensor | None = None
-
-    @property
-    def has_draws(self) -> bool:
-        """See Flight."""
-        return bool(self.places)
-
-    def land(self) -> None:
-        """Wait until the step is over; nothing if that was done."""
-        if self._piece is None:
-            self._piece = self._ticket.wait()
-
-    def wait(self) -> StepResult:
-        """See Flight."""
-        self.land()
-        assert self._piece is not None
-        rows = self._read(self._layout.arrays(self._piece))
-        return StepResult(tuple(rows), swap_s=self._swap_s)
+FOR_NOBODY = SamplingParams(temperature=0.0)
+"""How a row draws that has ended: its token is not looked at."""
 
 
 class GpuRunner:
@@ -147,9 +115,10 @@ class GpuRunner:
             side = self._sides.take()
             self._static.upload(side, (), count=1, places={})
             self._graphs.run(1, has_groups=False)
-            side.user = self._download(
+            begun = self._download(
                 side, self._static.results_layout, self._static.results, lambda host: []
             )
+            side.user = DeviceFlight(begun, settle=self._sides.everything.land, swap_s=0.0)
 
     def run(self, plan: StepPlan) -> StepResult:
         """Compute the plan's tokens and sample its sampled rows."""
@@ -169,40 +138,69 @@ class GpuRunner:
             self._kv.swap_in(plan.swap_ins)
             swap_s = time.perf_counter() - started_s
             self._kv.apply(plan.copies)
-            if self._has_graphs and self._chunk.takes(plan):
-                return self._launch_chunk(plan, swap_s=swap_s)
-            size = None
-            if self._has_graphs and all(_is_decode(row) for row in plan.rows):
-                size = self._graphs.size_for(len(plan.rows))
-            if size is None:
-                return self._launch_mixed(plan, places, swap_s=swap_s)
-            return self._launch_decode(plan, places, size=size, swap_s=swap_s)
+            side = self._sides.take()
+            side.user = flight = self._begin(side, plan, places, swap_s=swap_s)
+            return flight
 
-    def _launch_decode(
-        self, plan: StepPlan, places: Mapping[SequenceId, int], *, size: int, swap_s: float
+    def _begin(
+        self, side: Side, plan: StepPlan, places: Mapping[SequenceId, int], *, swap_s: float
     ) -> DeviceFlight:
-        static, rows = self._static, plan.rows
-        side = self._sides.take()
+        if self._has_graphs and self._chunk.takes(plan):
+            rest = self._begin_chunk(side, plan.rows[0])
+        elif (size := self._graph_size(plan)) is None:
+            rest = self._begin_mixed(side, plan.rows, places)
+        else:
+            rest = self._begin_decode(side, plan.rows, places, size=size)
+        settle = self._sides.everything.land
+        if any(row.is_open for row in plan.rows):
+            later = self._later(rest)
+            return DeviceFlight(None, rest=later, settle=settle, swap_s=swap_s)
+        return DeviceFlight(rest(plan.rows), settle=settle, swap_s=swap_s)
+
+    def _graph_size(self, plan: StepPlan) -> int | None:
+        """Return the rows of the graph that a step takes; None where it takes none."""
+        if self._has_graphs and all(row.is_decode for row in plan.rows):
+            return self._graphs.size_for(len(plan.rows))
+        return None
+
+    def _later(self, rest: Rest) -> Rest:
+        """Return the rest of a step that is begun when what its draws follow from is told."""
+
+        def begin(rows: Sequence[PlannedRow]) -> Begun:
+            told = [
+                replace(row, is_open=False, sampling=FOR_NOBODY) if row.is_open else row
+                for row in rows
+            ]
+            with torch.inference_mode(), self._device.step():
+                return rest(told)
+
+        return begin
+
+    def _begin_decode(
+        self,
+        side: Side,
+        rows: Sequence[PlannedRow],
+        places: Mapping[SequenceId, int],
+        *,
+        size: int,
+    ) -> Rest:
+        static = self._static
         has_groups = static.upload(side, rows, count=size, places=places)
         self._graphs.run(size, has_groups=has_groups)
-        own: Mapping[SequenceId, int] = {}
-        if all(row.is_plain for row in rows):
-            layout, piece = static.results_layout, static.results
-            own = {row.sequence_id: i for i, row in enumerate(rows)}
+
+        def rest(rows: Sequence[PlannedRow]) -> Begun:
+            if not all(row.is_plain for row in rows):
+                logits, draws = self._logits[: len(rows)], static.inputs(size).draws
+                decided = self._decide(side, rows, logits, draws)
+                return self._told(side, rows, decided)
 
             def read(host: Mapping[str, np.ndarray]) -> list[RowResult | None]:
                 return [*read_plain(rows, host["tokens"], host["sound"])]
 
-        else:
-            draws = static.inputs(size).draws
-            decided = self._sampler.decide(self._logits[: len(rows)], rows, draws, None)
-            layout, piece = _packed(decided.tensors)
+            own = {row.sequence_id: i for i, row in enumerate(rows)}
+            return self._download(side, static.results_layout, static.results, read, places=own)
 
-            def read(host: Mapping[str, np.ndarray]) -> list[RowResult | None]:
-                return [*decided.finish(host)]
-
-        side.user = flight = self._download(side, layout, piece, read, places=own, swap_s=swap_s)
-        return flight
+        return rest
 
     def _decode(self, size: int, has_groups: bool) -> None:
         """A step of `size` rows on static memory: what graphs record."""
@@ -214,18 +212,15 @@ class GpuRunner:
             static.tokens[:size], static.sound[:size], logits, static.inputs(size).draws
         )
 
-    def _launch_chunk(self, plan: StepPlan, *, swap_s: float) -> DeviceFlight:
-        side = self._sides.take()
-        self._chunk.upload(side, plan.rows[0])
+    def _begin_chunk(self, side: Side, row: PlannedRow) -> Rest:
+        self._chunk.upload(side, row)
         self._chunk_graph.run(1, has_groups=False)
-        decided = self._sampler.decide(self._logits[:1], plan.rows, self._chunk.draws, None)
-        layout, piece = _packed(decided.tensors)
 
-        def read(host: Mapping[str, np.ndarray]) -> list[RowResult | None]:
-            return [*decided.finish(host)]
+        def rest(rows: Sequence[PlannedRow]) -> Begun:
+            decided = self._decide(side, rows, self._logits[:1], self._chunk.draws)
+            return self._told(side, rows, decided)
 
-        side.user = flight = self._download(side, layout, piece, read, swap_s=swap_s)
-        return flight
+        return rest
 
     def _read_chunk(self, size: int, has_groups: bool) -> None:
         """A step of one short chunk on static memory: what its graph records."""
@@ -236,49 +231,108 @@ class GpuRunner:
         logits.copy_(self._model.logits(hidden.index_select(0, batch.sampled_tokens)))
         self._sampler.pad(logits)
 
-    def _launch_mixed(
-        self, plan: StepPlan, places: Mapping[SequenceId, int], *, swap_s: float
-    ) -> DeviceFlight:
-        side = self._sides.take()
+    def _begin_mixed(
+        self, side: Side, rows: Sequence[PlannedRow], places: Mapping[SequenceId, int]
+    ) -> Rest:
+        is_open = any(row.is_open for row in rows)
+        deciding = [i for i, row in enumerate(rows) if row.needs_logits]
         mixed = upload_mixed(
             self._device,
             side,
-            plan.rows,
+            rows,
             block_size=self._kv.block_size,
             drawn=self._static.tokens,
             places=places,
+            # what is not known yet comes behind
+            numbers=scored_ids(rows)
+            if is_open
+            else helpers([rows[i] for i in deciding]) | scored_ids(rows),
             has_cascade=self._has_cascade,
         )
         hidden = self._model.forward(mixed.batch, self._kv)
-        deciding = [i for i, row in enumerate(plan.rows) if row.needs_logits]
-        rows = [plan.rows[i] for i in deciding]
-        decided = Decided({}, lambda host: [])
+        logits = None
         if deciding:
             logits = self._model.logits(hidden[mixed.batch.sampled_tokens])
             self._sampler.pad(logits)
-            decided = self._sampler.decide(logits, rows, mixed.draws, mixed.places)
-        scored = score_later(hidden, plan.rows, self._model.logits, self._sampler.pad)
-        tensors = {**decided.tensors, **scored.tensors}
+        numbers = None if is_open else mixed.numbers
+
+        def rest(rows: Sequence[PlannedRow]) -> Begun:
+            decided = Decided({}, lambda host: [])
+            if logits is not None:
+                own = [rows[i] for i in deciding]
+                decided = self._decide(
+                    side, own, logits, mixed.draws, numbers=numbers, places=mixed.places
+                )
+            return self._told_mixed(side, rows, mixed, hidden, decided)
+
+        return rest
+
+    def _told_mixed(
+        self,
+        side: Side,
+        rows: Sequence[PlannedRow],
+        mixed: MixedBatch,
+        hidden: torch.Tensor,
+        decided: Decided,
+    ) -> Begun:
+        """Begin to measure prompts and to bring all that is told to the host."""
+        scored = score_later(
+            hidden, rows, mixed.numbers, logits_of=self._model.logits, pad=self._sampler.pad
+        )
         # Where nothing is asked for, what comes back tells that the step is over.
-        layout, piece = _packed(tensors or {"sound": self._static.sound})
+        tensors = {**decided.tensors, **scored.tensors} or {"sound": self._static.sound}
+        layout, piece = pack(tensors)
 
         def read(host: Mapping[str, np.ndarray]) -> list[RowResult | None]:
-            results: list[RowResult | None] = [None] * len(plan.rows)
-            for i, result in zip(deciding, decided.finish(host), strict=True):
-                results[i] = result
+            found = iter(decided.finish(host))
+            results = [next(found) if row.needs_logits else None for row in rows]
             return scored.add_to(results, host)
 
-        own = self._keep_draws(plan, decided)
-        side.user = flight = self._download(side, layout, piece, read, places=own, swap_s=swap_s)
-        return flight
+        return self._download(side, layout, piece, read, places=self._keep_draws(rows, decided))
 
-    def _keep_draws(self, plan: StepPlan, decided: Decided) -> Mapping[SequenceId, int]:
+    def _decide(
+        self,
+        side: Side,
+        rows: Sequence[PlannedRow],
+        logits: torch.Tensor,
+        draws: Mapping[str, torch.Tensor],
+        *,
+        numbers: Mapping[str, torch.Tensor] | None = None,
+        places: torch.Tensor | None = None,
+    ) -> Decided:
+        """Begin to draw for rows some of which ask for more; `numbers` may be there already."""
+        if numbers is None:
+            numbers = self._bring(side, helpers(rows))
+        return self._sampler.decide(logits, rows, draws, numbers, places)
+
+    def _bring(self, side: Side, arrays: Mapping[str, np.ndarray]) -> Mapping[str, torch.Tensor]:
+        """Begin to bring arrays to the device in one copy; none where there are none."""
+        if not arrays:
+            return {}
+        layout = Layout(fields_of(arrays))
+        memory = side.more(layout.num_bytes)
+        for name, place in layout.arrays(memory).items():
+            place[...] = arrays[name]
+        piece = torch.empty(layout.num_bytes, dtype=torch.uint8, device=self._device.torch_device)
+        self._device.upload(memory, piece)
+        return layout.tensors(piece)
+
+    def _told(self, side: Side, rows: Sequence[PlannedRow], decided: Decided) -> Begun:
+        """Begin to bring to the host what was decided of all rows."""
+        layout, piece = pack(decided.tensors)
+
+        def read(host: Mapping[str, np.ndarray]) -> list[RowResult | None]:
+            return [*decided.finish(host)]
+
+        return self._download(side, layout, piece, read, places=self._keep_draws(rows, decided))
+
+    def _keep_draws(self, rows: Sequence[PlannedRow], decided: Decided) -> Mapping[SequenceId, int]:
         """Leave tokens where the next step may look for them; tell where each sequence's is."""
-        if not all(row.is_plain for row in plan.rows) or len(plan.rows) > self._static.max_rows:
+        if not all(row.is_decode for row in rows) or len(rows) > self._static.max_rows:
             return {}
         tokens = decided.tensors["tokens"]
         self._static.tokens[: len(tokens)].copy_(tokens)
-        return {row.sequence_id: i for i, row in enumerate(plan.rows)}
+        return {row.sequence_id: i for i, row in enumerate(rows)}
 
     def _download(
         self,
@@ -288,30 +342,12 @@ class GpuRunner:
         read: Read,
         *,
         places: Mapping[SequenceId, int] | None = None,
-        swap_s: float = 0.0,
-    ) -> DeviceFlight:
+    ) -> Begun:
         ticket = self._device.download(piece, side.down(layout.num_bytes))
-        return DeviceFlight(ticket, layout, read, places=places or {}, swap_s=swap_s)
+        return Begun(ticket, layout, read, places or {})
 
     def _kv_address(self) -> object:
         """Return what changes when the KV moves."""
         layer = self._kv.layers[0]
         scales = 0 if layer.scales is None else layer.scales.data_ptr()
         return layer.numbers.data_ptr(), scales, tuple(layer.numbers.shape)
-
-
-def _is_decode(row: PlannedRow) -> bool:
-    """Return whether a row is one token and one draw, which is what graphs have room for."""
-    return len(row.token_ids) == len(row.draws) == 1 and row.prompt_scores is None
-
-
-def _packed(tensors: Mapping[str, torch.Tensor]) -> tuple[Layout, torch.Tensor]:
-    """Return all of `tensors` in one piece."""
-    named = {name: t.to(torch.int8) if t.dtype == torch.bool else t for name, t in tensors.items()}
-    layout = Layout([Field(name, t.dtype, tuple(t.shape)) for name, t in named.items()])
-    piece = torch.empty(
-        layout.num_bytes, dtype=torch.uint8, device=next(iter(named.values())).device
-    )
-    for name, place in layout.tensors(piece).items():
-        place.copy_(named[name])
-    return layout, piece

@@ -9,12 +9,19 @@ from itertools import accumulate
 import numpy as np
 import torch
 
-from localpaged.engine.batch import Batch, device_attention, device_rows, slots_of
+from localpaged.engine.batch import (
+    Batch,
+    device_attention,
+    device_groups,
+    device_rows,
+    find_groups,
+    slots_of,
+)
 from localpaged.engine.block_pool import READ_PAD_BLOCK
 from localpaged.engine.device import DeviceLayer
 from localpaged.engine.device_sampler import draws_of
 from localpaged.engine.drawing import uniform
-from localpaged.engine.packed import Field, Layout, draw_fields
+from localpaged.engine.packed import Field, Layout, draw_fields, fields_of
 from localpaged.engine.sides import Side
 from localpaged.engine.step_plan import UNKNOWN_TOKEN, PlannedRow, SequenceId
 
@@ -26,12 +33,14 @@ class MixedBatch:
     """A step on the device.
 
     `draws` are the numbers that `draws_of` the deciding rows are made with; `places` [draws] int64
-    where among the sampled tokens each draws, None where that is one after the other.
+    where among the sampled tokens each draws, None where that is one after the other. `numbers` are
+    those that came along.
     """
 
     batch: Batch
     draws: Mapping[str, torch.Tensor]
     places: torch.Tensor | None
+    numbers: Mapping[str, torch.Tensor]
 
 
 def upload_mixed(
@@ -42,18 +51,23 @@ def upload_mixed(
     block_size: int,
     drawn: torch.Tensor,
     places: Mapping[SequenceId, int],
+    numbers: Mapping[str, np.ndarray],
     has_cascade: bool = True,
 ) -> MixedBatch:
-    """Begin to bring `rows`, those of one token first, to the device.
+    """Begin to bring `rows`, those of one token first, and `numbers` to the device in one copy.
 
     `places` tells where in `drawn` int64 a sequence's unknown token is. With `has_cascade` decodes
     that share a beginning attend to it together.
     """
     num_decodes = sum(len(row.token_ids) == 1 for row in rows)
     num_draws = sum(row.num_logits if row.num_drafts else len(row.draws) for row in rows)
-    layout = _layout(rows, num_decodes=num_decodes, num_draws=num_draws)
+    groups = _groups(rows[:num_decodes], block_size=block_size) if has_cascade else {}
+    more = fields_of({**groups, **numbers})
+    layout = _layout(rows, num_decodes=num_decodes, num_draws=num_draws, more=more)
     memory, _ = side.up(layout.num_bytes)
     arrays = layout.arrays(memory)
+    for name, array in (*groups.items(), *numbers.items()):
+        arrays[name][...] = array
     _write_tokens(arrays, rows, places, block_size=block_size)
     _write_tables(arrays, rows, num_decodes)
     is_in_order = _write_draws(arrays, rows)
@@ -82,17 +96,24 @@ def upload_mixed(
                 seq_lens=tuple(row.end for row in rows),
                 num_decodes=num_decodes,
                 block_size=block_size,
-                block_tables=torch.from_numpy(arrays["tables"].astype(np.int64))
-                if has_cascade
-                else None,
+                groups=device_groups(fields) if groups else None,
             ),
         ),
         draws={field.name: fields[field.name] for field in draw_fields(num_draws)},
         places=None if is_in_order else fields["places"],
+        numbers={name: fields[name] for name in numbers},
     )
 
 
-def _layout(rows: Sequence[PlannedRow], *, num_decodes: int, num_draws: int) -> Layout:
+def _groups(decodes: Sequence[PlannedRow], *, block_size: int) -> dict[str, np.ndarray]:
+    """Return who of some decodes shares a beginning, for `device_groups`; empty for nobody."""
+    found = find_groups(decodes, count=len(decodes), block_size=block_size)
+    return {name: np.array(told, dtype=np.int32) for name, told in (found or {}).items()}
+
+
+def _layout(
+    rows: Sequence[PlannedRow], *, num_decodes: int, num_draws: int, more: Sequence[Field]
+) -> Layout:
     num_tokens = sum(len(row.token_ids) for row in rows)
     whole, short = torch.int64, torch.int32
     return Layout(
@@ -106,6 +127,7 @@ def _layout(rows: Sequence[PlannedRow], *, num_decodes: int, num_draws: int) -> 
             Field("starts", short, (len(rows) - num_decodes + 1,)),
             Field("tables", short, _table_shape(rows[:num_decodes])),
             Field("wide_tables", short, _table_shape(rows[num_decodes:])),
+            *more,
         )
     )
 

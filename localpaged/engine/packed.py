@@ -12,10 +12,11 @@ import torch
 ALIGNMENT_BYTES = 16
 """Kernels are compiled for addresses that this divides; others would be compiled anew."""
 
-_NUMPY = {
+_NUMPY: Mapping[torch.dtype, type[np.generic]] = {
     torch.int64: np.int64,
     torch.int32: np.int32,
     torch.int8: np.int8,
+    torch.uint8: np.uint8,
     torch.float32: np.float32,
 }
 
@@ -61,6 +62,24 @@ class Layout:
             .reshape(field.shape)
             for field, start in self._places
         }
+
+
+def fields_of(arrays: Mapping[str, np.ndarray]) -> tuple[Field, ...]:
+    """Return fields in which arrays of the host have room."""
+    kinds = {np.dtype(kind): dtype for dtype, kind in _NUMPY.items()}
+    return tuple(Field(name, kinds[array.dtype], array.shape) for name, array in arrays.items())
+
+
+def pack(tensors: Mapping[str, torch.Tensor]) -> tuple[Layout, torch.Tensor]:
+    """Return copies of tensors of one device in one piece, truths as int8; one at least."""
+    named = {name: t.to(torch.int8) if t.dtype == torch.bool else t for name, t in tensors.items()}
+    layout = Layout([Field(name, t.dtype, tuple(t.shape)) for name, t in named.items()])
+    piece = torch.empty(
+        layout.num_bytes, dtype=torch.uint8, device=next(iter(named.values())).device
+    )
+    for name, place in layout.tensors(piece).items():
+        place.copy_(named[name])
+    return layout, piece
 
 
 def draw_fields(count: int) -> tuple[Field, ...]:

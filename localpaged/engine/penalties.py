@@ -1,15 +1,17 @@
 """Changes logits before a draw: penalties for repetition, biases, ends that come too early.
 
 The order is transformers': bias, repetition, then what is added or masked. What a row asks for is
-worked out in plain numbers, row by row; tensors are then changed for all rows at once.
+worked out in plain numbers, row by row; tensors are then changed for all rows at once. So the
+numbers of a step can go to a device in one piece, and nobody waits for what is done with them.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 
 from localpaged.engine.params import DryParams, SamplingParams
@@ -38,13 +40,39 @@ class Adjusted:
 
 def adjust(logits: torch.Tensor, rows: Sequence[Adjusted]) -> None:
     """Change logits [rows, vocab] in place as each of `rows` asks; free where none does."""
-    _add(logits, [(row.place, row.sampling.logit_bias) for row in rows if row.sampling.logit_bias])
-    _repetition(logits, [row for row in rows if row.sampling.repetition_penalty != 1.0])
-    _add(logits, [(row.place, _taken_off(row)) for row in rows if row.sampling.needs_history])
-    _mask(logits, [row for row in rows if row.allowed is not None])
-    for row in rows:
-        if row.barred_ids:
-            _bar(logits[row.place], row.barred_ids)
+    numbers = adjustments(rows)
+    if numbers:
+        apply(logits, {name: torch.from_numpy(array) for name, array in numbers.items()})
+
+
+def adjustments(rows: Sequence[Adjusted]) -> dict[str, np.ndarray]:
+    """Return the numbers by which `apply` changes logits; those that nobody asks for are left out.
+
+    Pairs of places and token ids are int64, values float32, masks [rows, bytes] uint8.
+    """
+    bias = [(row.place, row.sampling.logit_bias) for row in rows if row.sampling.logit_bias]
+    less = [(row.place, _taken_off(row)) for row in rows if row.sampling.needs_history]
+    return {
+        **_pairs("bias", bias),
+        **_repetition([row for row in rows if row.sampling.repetition_penalty != 1.0]),
+        **_pairs("less", less),
+        **_masks([row for row in rows if row.allowed is not None]),
+        **_bars([row for row in rows if row.barred_ids]),
+    }
+
+
+def apply(logits: torch.Tensor, numbers: Mapping[str, torch.Tensor]) -> None:
+    """Change logits [rows, vocab] in place by `adjustments` that lie where the logits do."""
+    _add(logits, "bias", numbers)
+    if "seen_places" in numbers:
+        where = numbers["seen_places"], numbers["seen_ids"]
+        values, penalties = logits[where], numbers["seen_values"]
+        logits[where] = torch.where(values < 0, values * penalties, values / penalties)
+    _add(logits, "less", numbers)
+    if "mask_places" in numbers:
+        _mask(logits, numbers["mask_places"], numbers["mask_bits"])
+    if "barred_places" in numbers:
+        _bar(logits, numbers)
 
 
 def dry_penalties(history: Sequence[int], dry: DryParams) -> dict[int, float]:
@@ -89,50 +117,79 @@ def _taken_off(row: Adjusted) -> list[tuple[int, float]]:
     return list(change.items())
 
 
-def _add(logits: torch.Tensor, changes: Sequence[tuple[int, Iterable[tuple[int, float]]]]) -> None:
+def _pairs(
+    name: str, changes: Sequence[tuple[int, Iterable[tuple[int, float]]]]
+) -> dict[str, np.ndarray]:
+    """Return what is added where: the pairs of token ids and values of each place."""
     flat = [(place, token_id, value) for place, pairs in changes for token_id, value in pairs]
-    if flat:
-        places, ids, values = (list(column) for column in zip(*flat, strict=True))
-        where = (_indexes(places, logits), _indexes(ids, logits))
-        logits.index_put_(where, logits.new_tensor(values), accumulate=True)
+    if not flat:
+        return {}
+    places, ids, values = zip(*flat, strict=True)
+    return {
+        f"{name}_places": np.array(places, dtype=np.int64),
+        f"{name}_ids": np.array(ids, dtype=np.int64),
+        f"{name}_values": np.array(values, dtype=np.float32),
+    }
 
 
-def _repetition(logits: torch.Tensor, rows: Sequence[Adjusted]) -> None:
-    if not rows:
-        return
-    seen = [list(dict.fromkeys(row.history)) for row in rows]
-    places = _indexes([row.place for row, ids in zip(rows, seen, strict=True) for _ in ids], logits)
-    ids = _indexes([token_id for ids in seen for token_id in ids], logits)
-    penalties = logits.new_tensor(
+def _repetition(rows: Sequence[Adjusted]) -> dict[str, np.ndarray]:
+    return _pairs(
+        "seen",
         [
-            max(row.sampling.repetition_penalty, MIN_REPETITION_PENALTY)
-            for row, ids in zip(rows, seen, strict=True)
-            for _ in ids
-        ]
+            (
+                row.place,
+                [
+                    (token_id, max(row.sampling.repetition_penalty, MIN_REPETITION_PENALTY))
+                    for token_id in dict.fromkeys(row.history)
+                ],
+            )
+            for row in rows
+        ],
     )
-    values = logits[places, ids]
-    logits[places, ids] = torch.where(values < 0, values * penalties, values / penalties)
 
 
-def _mask(logits: torch.Tensor, rows: Sequence[Adjusted]) -> None:
-    """Leave what is allowed: the bits of bytes, least significant first."""
+def _masks(rows: Sequence[Adjusted]) -> dict[str, np.ndarray]:
+    """Return what is allowed where: the bits of bytes, least significant first."""
     if not rows:
-        return
-    joined = bytearray(b"".join(row.allowed or b"" for row in rows))
-    packed = torch.frombuffer(joined, dtype=torch.uint8).view(len(rows), -1).to(logits.device)
-    bits = packed[:, :, None] >> torch.arange(8, dtype=torch.uint8, device=logits.device) & 1
+        return {}
+    joined = b"".join(row.allowed or b"" for row in rows)
+    return {
+        "mask_places": np.array([row.place for row in rows], dtype=np.int64),
+        "mask_bits": np.frombuffer(bytearray(joined), dtype=np.uint8).reshape(len(rows), -1),
+    }
+
+
+def _bars(rows: Sequence[Adjusted]) -> dict[str, np.ndarray]:
+    """Return which ids end an answer too early: pairs, and which of the rows with bars each is."""
+    if not rows:
+        return {}
+    flat = [(i, row.place, token_id) for i, row in enumerate(rows) for token_id in row.barred_ids]
+    numbers, places, ids = zip(*flat, strict=True)
+    return {
+        "barred_rows": np.array([row.place for row in rows], dtype=np.int64),
+        "barred_numbers": np.array(numbers, dtype=np.int64),
+        "barred_places": np.array(places, dtype=np.int64),
+        "barred_ids": np.array(ids, dtype=np.int64),
+    }
+
+
+def _add(logits: torch.Tensor, name: str, numbers: Mapping[str, torch.Tensor]) -> None:
+    if f"{name}_places" in numbers:
+        where = numbers[f"{name}_places"], numbers[f"{name}_ids"]
+        logits.index_put_(where, numbers[f"{name}_values"], accumulate=True)
+
+
+def _mask(logits: torch.Tensor, places: torch.Tensor, packed: torch.Tensor) -> None:
+    shifts = torch.arange(8, dtype=torch.uint8, device=logits.device)
+    bits = packed[:, :, None] >> shifts & 1
     allowed = bits.flatten(1)[:, : logits.shape[1]].bool()
-    places = _indexes([row.place for row in rows], logits)
     logits[places] = logits[places].masked_fill_(~allowed, float("-inf"))
 
 
-def _bar(row: torch.Tensor, barred_ids: Sequence[int]) -> None:
-    ids = _indexes(barred_ids, row)
-    before = row[ids]
-    row.index_fill_(0, ids, float("-inf"))
+def _bar(logits: torch.Tensor, numbers: Mapping[str, torch.Tensor]) -> None:
+    where = numbers["barred_places"], numbers["barred_ids"]
+    before = logits[where]
+    logits[where] = torch.full_like(before, float("-inf"))
     # A grammar may leave nothing but the end: a complete answer counts more than a long one.
-    row[ids] = torch.where(row.amax().isfinite(), row[ids], before)
-
-
-def _indexes(numbers: Sequence[int], like: torch.Tensor) -> torch.Tensor:
-    return torch.tensor(numbers, dtype=torch.int64, device=like.device)
+    is_possible = logits[numbers["barred_rows"]].amax(-1).isfinite()[numbers["barred_numbers"]]
+    logits[where] = torch.where(is_possible, float("-inf"), before)

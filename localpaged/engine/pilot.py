@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from localpaged.engine.containment import Runner, run_apart, run_contained
 from localpaged.engine.flight import Flight, FlyingRunner
-from localpaged.engine.plan_ahead import give_up_ahead, plan_ahead
+from localpaged.engine.plan_ahead import give_up_ahead, plan_ahead, tell
 from localpaged.engine.scheduler import Scheduler
 from localpaged.engine.step_plan import UNKNOWN_TOKEN, StepPlan, StepResult
 
@@ -78,10 +78,10 @@ class Pilot:
     def _land(self, in_air: _Launched, alive: list[bool]) -> Step:
         """Take in what a flight computed for rows that are alive."""
         running = {s.id: s for s in self._scheduler.running}
-        plan = in_air.plan
-        if not all(alive):
-            kept = zip(plan.rows, alive, strict=True)
-            plan = replace(plan, rows=tuple(row for row, is_alive in kept if is_alive))
+        rows = tell(self._scheduler, in_air.plan)
+        in_air.flight.decide(rows)
+        kept = zip(rows, alive, strict=True)
+        plan = replace(in_air.plan, rows=tuple(row for row, is_alive in kept if is_alive))
         step = self._wait(plan, in_air, alive)
         for row in plan.rows:
             running[row.sequence_id].num_ahead -= 1

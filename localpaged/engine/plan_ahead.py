@@ -1,14 +1,16 @@
 """Plans a step whose tokens nobody knows yet, so that the device need not wait for the host.
 
-Only steps of which nothing depends on those tokens: every row decodes and is decided by its draw
-alone, and nobody waits to be let in. What is found out afterwards (a row has ended, was cancelled
-or has failed) makes some of the work worthless and none of it wrong: the row is dropped.
+Only steps of which the model's part depends on nothing else: every row is one token and one draw,
+and nobody waits to be let in. What a draw follows from beside its logits is told when the tokens
+are known (`tell`), while the model computes. What is found out afterwards (a row has ended, was
+cancelled or has failed) makes some of the work worthless and none of it wrong: the row is dropped.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
+from localpaged.engine.draw_terms import has_terms, with_terms
 from localpaged.engine.scheduler import Scheduler
 from localpaged.engine.sequence import Sequence
 from localpaged.engine.step_plan import UNKNOWN_TOKEN, Draw, PlannedRow, StepPlan
@@ -40,9 +42,22 @@ def plan_ahead(scheduler: Scheduler, plan: StepPlan) -> StepPlan | None:
                 sampling=sequence.request.sampling,
                 draws=(Draw(sequence.branch, sequence.seed, sequence.num_generated + 1),),
                 num_prompt=sequence.num_prompt,
+                is_open=has_terms(sequence, num_generated=sequence.num_generated + 1),
             )
         )
     return StepPlan(tuple(rows), (), pool_blocks=kv.pool.num_blocks)
+
+
+def tell(scheduler: Scheduler, plan: StepPlan) -> tuple[PlannedRow, ...]:
+    """Return the rows of a plan made ahead with what the step before it has shown.
+
+    The rows of those that have ended meanwhile stay as they are.
+    """
+    ahead = {s.id: s for s in scheduler.running if s.num_ahead}
+    return tuple(
+        with_terms(row, ahead[row.sequence_id]) if row.sequence_id in ahead else row
+        for row in plan.rows
+    )
 
 
 def give_up_ahead(scheduler: Scheduler, plan: StepPlan) -> None:
@@ -59,15 +74,14 @@ def _going_on(scheduler: Scheduler, plan: StepPlan) -> list[Sequence]:
 
     Nobody, where a step made now would be another one than a step made later.
     """
-    if not all(row.is_plain for row in plan.rows) or scheduler.is_host_needed:
+    if not all(row.is_decode for row in plan.rows) or scheduler.is_host_needed:
         return []
     running = {s.id: s for s in scheduler.running}
     if len(running) != len(plan.rows) or any(row.sequence_id not in running for row in plan.rows):
         return []
     sequences = [running[row.sequence_id] for row in plan.rows]
     going_on = [s for s in sequences if not _ends_for_sure(scheduler, s)]
-    is_early = any(s.num_generated + 1 < s.request.sampling.min_tokens for s in going_on)
-    return [] if is_early or _is_guess_in_sight(scheduler, going_on) else going_on
+    return [] if _is_guess_in_sight(scheduler, going_on) else going_on
 
 
 def _ends_for_sure(scheduler: Scheduler, sequence: Sequence) -> bool:

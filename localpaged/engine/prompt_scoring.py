@@ -38,15 +38,26 @@ class Scored:
         return results
 
 
+def scored_ids(rows: Sequence[PlannedRow]) -> dict[str, np.ndarray]:
+    """Return which tokens are to be measured, by the names that `score_later` knows."""
+    return {
+        f"{i} next": np.array(row.prompt_scores.next_ids, dtype=np.int64)
+        for i, row in enumerate(rows)
+        if row.prompt_scores is not None
+    }
+
+
 def score_later(
     hidden: torch.Tensor,
     rows: Sequence[PlannedRow],
+    next_ids: Mapping[str, torch.Tensor],
+    *,
     logits_of: Callable[[torch.Tensor], torch.Tensor],
     pad: Callable[[torch.Tensor], None],
 ) -> Scored:
     """Begin to measure what `rows`, whose hidden states [tokens, hidden] these are, ask for.
 
-    `pad` rules out logits that stand for no token.
+    `next_ids` are their `scored_ids`. `pad` rules out logits that stand for no token.
     """
     tensors: dict[str, torch.Tensor] = {}
     asked: dict[int, PromptScores] = {}
@@ -57,18 +68,19 @@ def score_later(
             asked[i] = scores
             start = first + scores.offset
             own = hidden[start : start + len(scores.next_ids)]
-            tensors |= {f"{i} {k}": t for k, t in _measure(own, scores, logits_of, pad).items()}
+            measured = _measure(own, next_ids[f"{i} next"], scores, logits_of, pad)
+            tensors |= {f"{i} {name}": tensor for name, tensor in measured.items()}
         first += len(row.token_ids)
     return Scored(tensors, asked)
 
 
 def _measure(
     hidden: torch.Tensor,
+    next_ids: torch.Tensor,
     scores: PromptScores,
     logits_of: Callable[[torch.Tensor], torch.Tensor],
     pad: Callable[[torch.Tensor], None],
 ) -> dict[str, torch.Tensor]:
-    next_ids = torch.tensor(scores.next_ids, dtype=torch.int64, device=hidden.device)
     parts: list[tuple[torch.Tensor, ...]] = []
     for own, chosen in zip(hidden.split(SLICE_ROWS), next_ids.split(SLICE_ROWS), strict=True):
         logits = logits_of(own)

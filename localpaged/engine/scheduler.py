@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator
 
+from localpaged.engine.draw_terms import with_terms
 from localpaged.engine.fair_share import ChatKey, FairShare
 from localpaged.engine.kv_manager import KVManager
 from localpaged.engine.pace import Pace
@@ -315,24 +316,20 @@ class Scheduler:
                 return
         start, end = sequence.num_computed, sequence.num_computed + num_tokens
         is_at_end = end == len(sequence.tokens)
-        sampling = sequence.request.sampling
-        is_short = is_at_end and sequence.num_generated < sampling.min_tokens
-        rows[sequence.id] = PlannedRow(
+        row = PlannedRow(
             sequence_id=sequence.id,
             request_id=sequence.request.id,
             token_ids=(*sequence.tokens[start:end], *drafts),
             num_drafts=len(drafts),
             start=start,
             block_table=tuple(sequence.block_table),
-            sampling=sampling,
+            sampling=sequence.request.sampling,
             draws=_draws(sequence) if is_at_end else (),
             num_candidates=sequence.num_candidates if is_at_end else 0,
-            history=tuple(sequence.tokens) if is_at_end and sampling.needs_history else (),
             num_prompt=sequence.num_prompt,
-            barred_ids=tuple(sequence.end_ids) if is_short else (),
             prompt_scores=_prompt_scores(sequence, end),
-            allowed=sequence.matcher.allowed if is_at_end and sequence.matcher else None,
         )
+        rows[sequence.id] = with_terms(row, sequence) if is_at_end else row
 
     def blocks_still_needed(self) -> int:
         """Blocks that the running sequences need for their known tokens and one more each."""

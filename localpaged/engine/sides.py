@@ -29,6 +29,7 @@ class Side:
     def __init__(self, device: DeviceLayer) -> None:
         self._device = device
         self._up = device.host_buffer(LEAST_BYTES)
+        self._more = device.host_buffer(LEAST_BYTES)
         self._down = device.host_buffer(LEAST_BYTES)
         self.user: Landing | None = None
         self.tag: object = None
@@ -42,6 +43,12 @@ class Side:
         self.tag = tag
         return self._up[:num_bytes], is_kept
 
+    def more(self, num_bytes: int) -> torch.Tensor:
+        """Return memory [bytes] uint8 for what is uploaded behind the step's first part."""
+        if num_bytes > len(self._more):
+            self._more = self._device.host_buffer(_rounded(num_bytes))
+        return self._more[:num_bytes]
+
     def down(self, num_bytes: int) -> torch.Tensor:
         """Return memory [bytes] uint8 for what comes back."""
         if num_bytes > len(self._down):
@@ -49,8 +56,8 @@ class Side:
         return self._down[:num_bytes]
 
 
-class _Everything:
-    """A step that broke after it had begun to copy: nobody knows when the copy is over."""
+class Everything:
+    """All that the device was given: what is waited for where nobody knows when a copy is over."""
 
     def __init__(self, device: DeviceLayer) -> None:
         self._device = device
@@ -65,7 +72,7 @@ class Sides:
     """Hands out sides in turns. Engine thread only."""
 
     def __init__(self, device: DeviceLayer) -> None:
-        self._everything = _Everything(device)
+        self.everything = Everything(device)
         self._sides = [Side(device) for _ in range(NUM_SIDES)]
         self._next = 0
 
@@ -78,7 +85,7 @@ class Sides:
         self._next = (self._next + 1) % NUM_SIDES
         if side.user is not None:
             side.user.land()
-        side.user = self._everything
+        side.user = self.everything
         return side
 
 

@@ -58,6 +58,8 @@ class PlannedRow:
     `history` has all tokens of the sequence, the first `num_prompt` of them its prompt, where its
     sampling looks back. `barred_ids` end an answer that is not long enough to end yet.
     `allowed` has a bit for each token that may be drawn, least significant first; None is all.
+    Where `is_open` these three follow from a token that is not known when the step is launched, and
+    are told later.
     The last `num_drafts` of `token_ids` are guesses of what will be drawn.
     """
 
@@ -75,6 +77,7 @@ class PlannedRow:
     num_drafts: int = 0
     prompt_scores: PromptScores | None = None
     allowed: bytes | None = None
+    is_open: bool = False
 
     @property
     def end(self) -> int:
@@ -92,12 +95,17 @@ class PlannedRow:
         return 1 + self.num_drafts if self.needs_logits else 0
 
     @property
+    def is_decode(self) -> bool:
+        """Whether the row is one token and what follows it is one draw."""
+        return len(self.token_ids) == len(self.draws) == 1 and self.prompt_scores is None
+
+    @property
     def is_plain(self) -> bool:
         """Whether the row is one token and what follows it is one draw from its logits alone."""
         sampling = self.sampling
-        is_untouched = not (self.history or self.barred_ids or sampling.logit_bias)
-        is_decode = len(self.token_ids) == len(self.draws) == 1 and self.prompt_scores is None
-        return is_decode and is_untouched and self.allowed is None and sampling.logprobs is None
+        is_untouched = not (self.history or self.barred_ids or sampling.logit_bias or self.is_open)
+        is_alone = self.allowed is None and sampling.logprobs is None
+        return self.is_decode and is_untouched and is_alone
 
     @property
     def drafts(self) -> tuple[int, ...]:

@@ -5,7 +5,7 @@ from itertools import count
 import pytest
 
 from localpaged.engine.finish_reason import FinishReason
-from localpaged.engine.params import Grammar
+from localpaged.engine.params import BeamParams, Grammar
 from localpaged.engine.step_plan import UNKNOWN_TOKEN, RowResult
 from testkit.engine_runs import collect, drain, make_core, make_request, run
 from testkit.fake_runner import FakeRunner, FlyingFakeRunner, expected_answer, next_token
@@ -19,10 +19,17 @@ class Flights(FlyingFakeRunner):
     def __init__(self, num_blocks=64, **options):
         super().__init__(num_blocks, **options)
         self.launched = []
+        self.flights = []
 
     def launch(self, plan, *, after=None):
         self.launched.append((plan, after is not None))
-        return super().launch(plan, after=after)
+        self.flights.append(super().launch(plan, after=after))
+        return self.flights[-1]
+
+    @property
+    def told(self):
+        """Rows of which more was told after their launch."""
+        return [row for flight in self.flights for row in flight.told]
 
     @property
     def ahead(self):
@@ -201,20 +208,50 @@ SPECIAL = {
 
 
 @pytest.mark.parametrize("sampling", SPECIAL.values(), ids=SPECIAL)
-def test_what_the_host_must_see_first_keeps_all_on_the_ground(sampling):
+def test_what_changes_logits_keeps_nobody_on_the_ground(sampling):
     core, runner = make()
-    request = make_request("a", PROMPTS["a"], max_tokens=40, **sampling)
-    collect({}, core.submit(request))
-    for _ in range(8):
-        core.step()
-    assert not runner.ahead
+    asked = [make_request("a", PROMPTS["a"], max_tokens=40, **sampling)]
+    outcomes = run(core, [*asked, make_request("b", PROMPTS["b"], max_tokens=40)])
+    for name in "ab":
+        assert outcomes[name].token_ids == expected_answer(PROMPTS[name], 40)
+    assert len(runner.ahead) >= 38
+    assert idle_pool(core)
 
 
-def test_a_grammar_keeps_all_on_the_ground():
+def test_a_draw_looks_back_on_tokens_that_were_not_known_at_its_launch():
+    core, runner = make()
+    outcomes = run(core, [make_request("a", PROMPTS["a"], max_tokens=20, presence_penalty=0.5)])
+    tokens = [*PROMPTS["a"], *outcomes["a"].token_ids]
+    assert len(runner.told) == 18
+    assert all(row.history == tuple(tokens[: row.end]) for row in runner.told)
+    assert all(not row.is_open and row.draws[0].index == row.end - 3 for row in runner.told)
+
+
+def test_an_end_is_barred_until_an_answer_is_long_enough():
+    end = next(i for i in range(256) if i not in expected_answer(PROMPTS["a"], 12))
+    core, runner = make(eos_ids=frozenset({end}))
+    run(core, [make_request("a", PROMPTS["a"], max_tokens=12, min_tokens=6, ignore_eos=False)])
+    rows = [row for plan, _ in runner.launched for row in plan.rows if row.draws]
+    assert [bool(row.is_open or row.barred_ids) for row in rows] == [True] * 6 + [False] * 6
+    assert all(row.barred_ids == (end,) for row in runner.told if row.draws[0].index < 6)
+    assert not any(row.barred_ids for row in runner.told if row.draws[0].index >= 6)
+
+
+def test_a_grammar_is_followed_in_the_air():
     core, runner = make(sample=lambda name, history: RowResult((ord("a"),)))
     grammar = Grammar("regex", "a{6}")
     outcomes = run(core, [make_request("a", PROMPTS["a"], max_tokens=20, grammar=grammar)])
     assert outcomes["a"].text == "aaaaaa"
+    told = [row for row in runner.told if not row.is_open]
+    assert len(told) == 4, "after the prompt's draw and the first decode's"
+    assert all(row.allowed is not None for row in told)
+    assert idle_pool(core)
+
+
+def test_beams_stay_on_the_ground():
+    core, runner = make()
+    beam = BeamParams(2)
+    run(core, [make_request("a", PROMPTS["a"], max_tokens=8, beam=beam, temperature=0.0)])
     assert not runner.ahead
 
 

@@ -152,12 +152,22 @@ class FakeRunner:
 class FakeFlight:
     """A step of a FlyingFakeRunner; what breaks while it runs is raised when it is waited for."""
 
-    has_draws = True
-
     def __init__(self, plan: StepPlan, outcome: StepResult | Exception) -> None:
         self._plan, self._outcome = plan, outcome
+        self.told: tuple[PlannedRow, ...] = ()
+        self._is_open = any(row.is_open for row in plan.rows)
+
+    @property
+    def has_draws(self) -> bool:
+        return not self._is_open
+
+    def decide(self, rows: Sequence[PlannedRow]) -> None:
+        assert [row.sequence_id for row in rows] == [row.sequence_id for row in self._plan.rows]
+        self.told = tuple(rows)
+        self._is_open = False
 
     def wait(self) -> StepResult:
+        assert not self._is_open, "nobody said what the draws follow from"
         if isinstance(self._outcome, Exception):
             raise self._outcome
         return self._outcome
