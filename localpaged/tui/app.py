@@ -58,7 +58,7 @@ DEFAULT_LOOK = UiSettings()
 STYLES = Path(__file__).parent / "styles"
 
 # of what is no part of the first picture, which does not wait for them
-LATER_STYLES = ("tokens", "dialogs", "blocks", "compare", "history")
+LATER_STYLES = ("tokens", "dialogs", "blocks", "compare", "history", "stats")
 
 OPEN_ELSEWHERE = "Another localpaged is open: this is a new chat, the others are in the list."
 # how often it is looked whether other programs changed the history

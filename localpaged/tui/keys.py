@@ -144,6 +144,7 @@ ACTIONS = (
         "copy_code", "Copy the last code block", IN_TRANSCRIPT, "Y", slash="code", footer="code"
     ),
     Action("blocks", "KV memory, block by block", MEMORY, "F3", "f3", "blocks"),
+    Action("stats", "Speed, memory and chats over time", MEMORY, "F4", "f4", "stats"),
     Action("pin", "Keep this chat in memory", MEMORY, "", slash="pin", argument="system"),
     Action("unpin", "Let this chat be evicted", MEMORY, "", slash="unpin"),
     Action("token_step", "Token before or after", IN_TOKENS, "Left Right"),

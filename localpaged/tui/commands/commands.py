@@ -97,6 +97,7 @@ class Commands(CommandGroup):
             "copy_all": answers.copy_with_reasoning,
             "newest": self._transcript.follow,
             "blocks": memory.show_blocks,
+            "stats": memory.show_stats,
             "pin": memory.pin,
             "unpin": memory.unpin,
             "why": memory.why,

@@ -9,6 +9,7 @@ from localpaged.tui.commands.chats import ChatCommands
 from localpaged.tui.commands.compare import CompareCommands
 from localpaged.tui.commands.memory_deeds import tell_pinned, tell_unpinned
 from localpaged.tui.screens.blocks import BlocksScreen
+from localpaged.tui.screens.stats import ChatStatsScreen
 from localpaged.tui.screens.why import WhyScreen
 
 if TYPE_CHECKING:
@@ -40,6 +41,10 @@ class MemoryCommands(CommandGroup):
 
         blocks = BlocksScreen(self._app, self._workspace, self._screen.glyphs)
         self._app.push_screen(blocks, left)
+
+    def show_stats(self) -> None:
+        """Look at speed, memory and chats as they were over the last minutes."""
+        self._app.push_screen(ChatStatsScreen(self._app, self._screen.glyphs))
 
     def pin(self) -> None:
         """Keep the current chat's prompt so far in memory."""

@@ -59,7 +59,9 @@ class StatsApp(TidyApp[None]):
         watch = Watch(clock_s=clock_s, engine=engine)
         if interval_s is not None:
             watch.interval_s = interval_s
-        self.stats = StatsScreen(self, source, watch=watch, glyphs=glyphs, clock_s=clock_s)
+        self.stats = StatsScreen(
+            self, source, watch=watch, glyphs=glyphs, clock_s=clock_s, leave=self.exit
+        )
 
     def get_default_screen(self) -> StatsScreen:
         """The dashboard is there from the first moment on."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from localpaged.plain_text import visible
 from localpaged.tui.figures import grouped
 from localpaged.tui.glyphs import Glyphs
@@ -125,13 +127,15 @@ def _nothing_lines(watch: Watch, glyphs: Glyphs, cells: int) -> list[Line]:
     ]
 
 
-def hint_runs(watch: Watch, view: str, cells: int) -> list[Run]:
-    """The keys that matter in a view, as many as fit; without a picture the way out alone."""
-    if watch.model is None:
-        return fitted_runs(way_out(), cells)
-    return fitted_runs(
-        hints_of(view, has_others=watch.has_others, is_paused=watch.is_paused), cells
-    )
+def hint_runs(watch: Watch, view: str, cells: int, *, out: str = "quit") -> list[Run]:
+    """The keys that matter in a view, as many as fit; without a picture the way out alone.
+
+    `out` is the word for leaving.
+    """
+    hints = way_out()
+    if watch.model is not None:
+        hints = hints_of(view, has_others=watch.has_others, is_paused=watch.is_paused)
+    return fitted_runs([*hints[:-1], replace(hints[-1], word=out)], cells)
 
 
 def clock_time(seconds: float) -> str:

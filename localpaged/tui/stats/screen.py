@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
-from typing import TYPE_CHECKING, ClassVar
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from textual import on
 from textual.app import ComposeResult
@@ -17,6 +17,7 @@ from localpaged.stats.protocol import CHATS, MAP, TREE
 from localpaged.stats.schema import to_json
 from localpaged.tui.compositor import OwnScreen
 from localpaged.tui.glyphs import Glyphs
+from localpaged.tui.keys import Action
 from localpaged.tui.screens.help import HelpScreen
 from localpaged.tui.stats import chrome
 from localpaged.tui.stats.charts import HELD, LIVE, chart_lines
@@ -36,8 +37,6 @@ from localpaged.tui.workers import begin
 if TYPE_CHECKING:
     from textual import events
 
-    from localpaged.tui.stats.app import StatsApp
-
 WIDE_COLUMNS, WIDE_ROWS = 110, 32
 SMALL_ROWS, TINY_ROWS = 30, 20
 LEAST_TABLE_ROWS, MOST_TABLE_ROWS, SMALL_TABLE_ROWS = 5, 9, 4
@@ -51,6 +50,18 @@ _PARTS = {"chats": "#stats-table", "map": "#stats-map", "tree": "#stats-tree"}
 CLOSING = "The numbers are defined in docs/stats.md. Esc closes."
 
 
+class Owner(Protocol):
+    """The application that shows a dashboard. UI thread only."""
+
+    no_color: bool
+
+    def tell(self, text: str, *, is_error: bool = False, for_s: float = 4.0) -> None:
+        """A short message in a corner."""
+
+    def copy_text(self, text: str, what: str) -> None:
+        """Copy, and say what."""
+
+
 class StatsScreen(OwnScreen[None]):
     """Looks at a source again and again, on another thread, and draws. UI thread only.
 
@@ -62,19 +73,24 @@ class StatsScreen(OwnScreen[None]):
 
     def __init__(
         self,
-        app: StatsApp,
+        app: Owner,
         source: StatsSource,
         *,
         watch: Watch,
         glyphs: Glyphs,
         clock_s: Callable[[], float],
+        leave: Callable[[], object],
+        way_out: str = "quit",
     ) -> None:
+        """`leave` is what the key that ends it does, `way_out` the word for that."""
         super().__init__(classes="-overview -nothing")
         self._owner = app
         self._source = source
         self.watched = watch
         self._glyphs = glyphs
         self._clock_s = clock_s
+        self._leave = leave
+        self._way_out = way_out
         self._is_due = asyncio.Event()
         self.view = "overview"
         self._top = StatusLine(id="stats-top")
@@ -143,7 +159,7 @@ class StatsScreen(OwnScreen[None]):
         self.set_class(watch.is_stale, "-stale")
         self._top.set(*chrome.top_runs(watch, glyphs, cells, now_s=self._clock_s()))
         self._tabs.set(*chrome.tab_runs(watch, self.view, glyphs, cells))
-        self._hints.set(chrome.hint_runs(watch, self.view, cells))
+        self._hints.set(chrome.hint_runs(watch, self.view, cells, out=self._way_out))
         if watch.model is None or watch.snapshot is None:
             self._nothing.show(chrome.nothing_lines(watch, glyphs, max(1, cells)))
             return
@@ -213,7 +229,7 @@ class StatsScreen(OwnScreen[None]):
             "engine_before": lambda: self._step_engine(-1),
             "copy": self._copy,
             "help": self._help,
-            "quit": self._owner.exit,
+            "quit": self._leave,
         }[action_id]
         step()
 
@@ -262,7 +278,12 @@ class StatsScreen(OwnScreen[None]):
             self._owner.copy_text(text, "picture")
 
     def _help(self) -> None:
-        self._owner.push_screen(HelpScreen(actions=KEYS, groups=GROUPS, closing=CLOSING))
+        self.app.push_screen(HelpScreen(actions=self.keys, groups=GROUPS, closing=CLOSING))
+
+    @property
+    def keys(self) -> Sequence[Action]:
+        """What the help tells."""
+        return KEYS
 
     @on(TableHead.Clicked)
     def _sort_by(self, event: TableHead.Clicked) -> None:

@@ -60,6 +60,7 @@ DOORS: dict[str, Door] = {
     "options": _key("ctrl+o"),
     "chats": _key("ctrl+s"),
     "blocks": _key("f3"),
+    "stats": _key("f4"),
     "history": _key("f6"),
     "find": _action("find"),
     "why": _action("why"),
