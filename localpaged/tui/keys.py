@@ -116,6 +116,7 @@ ACTIONS = (
     Action("resume", "Continue a stopped answer", ANSWERS, "F5", "f5", "continue"),
     Action("regenerate", "Answer again, keep this one", ANSWERS, "^R", "ctrl+r", "regenerate"),
     Action("fork", "Fork the chat here", ANSWERS, "^F", "ctrl+f", "fork"),
+    Action("tree", "Every way of the chat", ANSWERS, "", slash="tree"),
     Action("context", "Ways on in a full context", CHATS, "", slash="context"),
     Action("show_all", "Show the model the whole chat", CHATS, "", slash="show-all"),
     Action("thoughts", "Unfold or fold reasoning", ANSWERS, "^T", "ctrl+t", "thoughts"),
@@ -126,6 +127,7 @@ ACTIONS = (
     Action("rename", "Rename the chat", IN_LIST, "r", "", "rename", "rename", "title"),
     Action("archive", "Archive the chat", IN_LIST, "a", slash="archive", footer="archive"),
     Action("delete", "Delete the chat", IN_LIST, "d", slash="delete", footer="delete"),
+    Action("delete_here", "Delete the chat, ^Z brings it back", IN_TRANSCRIPT, "X"),
     Action("messages", "Message by message", IN_TRANSCRIPT, "j k", footer="messages"),
     Action("fold", "Unfold or fold the message", IN_TRANSCRIPT, "Space"),
     Action("edit", "Edit as a branch", IN_TRANSCRIPT, "e", slash="edit", footer="edit"),
@@ -229,6 +231,8 @@ IN_PROMPT = frozenset({"send", "new_chat", "switch_chat", "options"})
 _OF_THE_USER: dict[str, str] = {}
 BY_ID = {action.id: action for action in ACTIONS}
 BY_SLASH = {action.slash: action for action in ACTIONS if action.slash}
+OTHER_NAMES = {"title": "rename", "resume": "continue", "exit": "quit"}
+"""What other programs call a command: it works, and is told by its own name alone."""
 
 
 def footer_actions(focus: str) -> Iterator[Action]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from localpaged.tui.commands.answers import AnswerCommands
 from localpaged.tui.commands.attaching import AttachingCommands
 from localpaged.tui.commands.base import CommandGroup
+from localpaged.tui.commands.branch_map import BranchMapCommands
 from localpaged.tui.commands.branching import BranchCommands
 from localpaged.tui.commands.chats import ChatCommands
 from localpaged.tui.commands.compare import CompareCommands
@@ -20,7 +21,7 @@ from localpaged.tui.commands.memory import MemoryCommands
 from localpaged.tui.commands.options import OptionCommands
 from localpaged.tui.commands.tokens import TokenCommands
 from localpaged.tui.commands.writing import WritingCommands
-from localpaged.tui.keys import ACTIONS, BY_SLASH, commands, key_of
+from localpaged.tui.keys import ACTIONS, BY_SLASH, OTHER_NAMES, commands, key_of
 from localpaged.tui.limits import is_limited, why_not
 from localpaged.tui.screens.help import HelpScreen
 from localpaged.tui.screens.picker import Choice, PickerScreen
@@ -98,6 +99,7 @@ class Commands(CommandGroup):
             "newest": self._transcript.follow,
             "blocks": memory.show_blocks,
             "stats": memory.show_stats,
+            "tree": BranchMapCommands(app, screen, history).show,
             "pin": memory.pin,
             "unpin": memory.unpin,
             "why": memory.why,
@@ -218,7 +220,7 @@ class Commands(CommandGroup):
 
     def _slash(self, draft: Draft) -> None:
         name, _, argument = draft.full[1:].partition(" ")
-        action = BY_SLASH.get(name)
+        action = BY_SLASH.get(OTHER_NAMES.get(name, name))
         if action is None:
             self._prompt.give_back(draft)
             self._app.tell(

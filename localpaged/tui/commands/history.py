@@ -14,6 +14,7 @@ from localpaged.tui.commands.transfer import TransferCommands
 from localpaged.tui.screens.history import HistoryScreen
 
 if TYPE_CHECKING:
+    from localpaged.store.rows import Chat
     from localpaged.tui.app import LocalPagedApp
     from localpaged.tui.history.items import HistoryItem
     from localpaged.tui.screens.chat import ChatScreen
@@ -70,15 +71,24 @@ class HistoryCommands(CommandGroup):
             chat = service.restore(chat.id)
             self._workspace.refresh()
             self._app.tell(f"“{visible(chat.title)}” is back")
+        if item.message_hash is None:
+            self._show(self._deeds.session_of(chat))
+        else:
+            self.open_at(chat, item.message_hash, item.found)
+
+    def open_at(self, chat: Chat, message_hash: str, found: tuple[str, ...] = ()) -> None:
+        """Show a chat at a message, on whatever way that is, with what was `found` marked.
+
+        Raises NotInHistory, and ChatError while the chat answers on another way.
+        """
+        history = self._app.service.history
         session = self._deeds.session_of(chat)
-        if item.message_hash is not None:
-            tip = service.history.store.chat(chat.id).tip_hash
-            if service.history.show(chat.id, item.message_hash).tip_hash != tip:
-                session.is_loaded = False
-                self._transcript.forget(session)
+        tip = history.store.chat(chat.id).tip_hash
+        if history.show(chat.id, message_hash).tip_hash != tip:
+            session.is_loaded = False
+            self._transcript.forget(session)
         self._show(session)
-        if item.message_hash is not None:
-            self._reveal(chat.id, item.message_hash, item.found)
+        self._reveal(chat.id, message_hash, found)
 
     def archive(self, session: SessionModel) -> None:
         """Put a chat away; it stays where a search finds it."""

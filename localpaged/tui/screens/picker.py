@@ -53,9 +53,15 @@ class PickerScreen(Dialog[str | None]):
         Binding("pageup", "move(-8)", "Page up", show=False, priority=True),
     ]
 
-    def __init__(self, choices: Sequence[Choice], *, prompt: str, otherwise: str = "") -> None:
-        """With `otherwise` what is typed is a choice, too: the last row, whose id begins with ?."""
+    def __init__(
+        self, choices: Sequence[Choice], *, prompt: str, otherwise: str = "", at: int = 0
+    ) -> None:
+        """With `otherwise` what is typed is a choice, too: the last row, whose id begins with ?.
+
+        The choice `at` is the one that Enter takes at first.
+        """
         super().__init__()
+        self._at = at
         self._otherwise = otherwise
         self._choices = choices
         self._shown: list[Choice] = []
@@ -110,7 +116,8 @@ class PickerScreen(Dialog[str | None]):
         options.clear_options()
         options.add_options([Option(_row(choice, width)) for choice in self._shown])
         if self._shown:
-            options.highlighted = 0
+            at = 0 if typed.strip() else self._at
+            options.highlighted = min(at, len(self._shown) - 1)
         self.query_one("#nothing").display = not self._shown
 
 

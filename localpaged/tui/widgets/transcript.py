@@ -42,6 +42,7 @@ class Transcript(DocumentView):
         Binding("t", "screen.do('tokens')", "Token by token", show=False),
         Binding("w", "screen.do('why')", "Why not cached", show=False),
         Binding("x", "screen.do('export')", "Export the chat", show=False),
+        Binding("X", "screen.do('delete')", "Delete the chat", show=False),
         Binding("slash", "find", "Find", show=False),
         Binding("n", "find_next(1)", "Next place", show=False),
         Binding("N", "find_next(-1)", "Previous place", show=False),
