@@ -112,3 +112,12 @@ def test_figures_read_like_people_write_them():
     assert byte_size(98_362_432) == "93.8 MiB"
     assert (rate(4.31), rate(57.2)) == ("4.3 tok/s", "57 tok/s")
     assert (seconds(0.114), seconds(12.3)) == ("0.11 s", "12 s")
+
+
+def test_tokens_of_the_first_moment_tell_no_rate():
+    # guessed tokens come together: two in no time are no thousands a second
+    text = line(
+        TurnStatus.STREAMING, Moment(now_s=10.0001), token_count=3, first_text_at=10.0,
+        first_token_count=1,
+    )  # fmt: skip
+    assert text == "⠋ 3 tok"

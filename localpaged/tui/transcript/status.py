@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from localpaged.engine.events import PrefillEvent, Usage
 
 READING_BAR_CELLS = 10
+LEAST_RATED_S = 0.2
+"""A few tokens of the first moment, guessed ones above all, tell no speed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,8 +127,8 @@ def _streaming(answer: Answer, glyphs: Glyphs, moment: Moment, cells: int | None
     # an endpoint counts at the end
     num_tokens = answer.token_count
     parts = [f"{grouped(num_tokens)} tok" if num_tokens else "answering"]
-    if num_tokens and answer.first_text_at is not None and moment.now_s > answer.first_text_at:
-        elapsed_s = moment.now_s - answer.first_text_at
+    elapsed_s = 0.0 if answer.first_text_at is None else moment.now_s - answer.first_text_at
+    if num_tokens and elapsed_s >= LEAST_RATED_S:
         parts.append(rate((num_tokens - answer.first_token_count) / elapsed_s))
     parts += _prompt_parts(answer)
     lead = [Run(f"{spinner(glyphs, moment.frame)} ", Role.ACCENT)]
