@@ -48,6 +48,7 @@ class IdleDevice:
     """A DeviceLayer of which nothing is computed: a replay does nothing."""
 
     torch_device = torch.device("cpu")
+    compiles = False
 
     def host_buffer(self, num_bytes: int) -> torch.Tensor:
         """See DeviceLayer."""

@@ -195,7 +195,9 @@ def _on_card(
         max_rows=fit.engine.max_running,
         vocab_size=opened.config.vocab_size,
         padding_ids=opened.chat.padding_ids,
+        step_tokens=fit.engine.step_tokens,
     )
-    on_load(LoadEvent("Recording a step"))
-    runner.warm_up()
+    runner.warm_up(
+        lambda done, total: on_load(LoadEvent("Compiling kernels", done, total, "steps"))
+    )
     return kv, runner

@@ -21,6 +21,11 @@ class RehearsedDevice:
         """See DeviceLayer."""
         return torch.device("cpu")
 
+    @property
+    def compiles(self) -> bool:
+        """See DeviceLayer."""
+        return False
+
     def host_buffer(self, num_bytes: int) -> torch.Tensor:
         """See DeviceLayer."""
         return torch.zeros(num_bytes, dtype=torch.uint8)

@@ -99,20 +99,22 @@ def device_rows(
     lens: torch.Tensor,
     *,
     wide_tables: torch.Tensor | None = None,
+    wide_lens: torch.Tensor | None = None,
     starts: torch.Tensor | None = None,
     num_tokens: int = 0,
 ) -> tuple[DeviceRows, ...]:
     """Return a step's decodes and, with `wide_tables`, its rows of several queries; all int32.
 
-    Block tables are [rows, widest], `lens` [rows] of all rows. Chunk r has the queries starts[r]
-    up to starts[r + 1], the last of the `num_tokens` of the step.
+    Block tables are [rows, widest], lengths [rows]. Chunk r has the queries starts[r] up to
+    starts[r + 1], the last of the `num_tokens` of the step. Each tensor begins at a multiple of 16
+    bytes, or kernels would be compiled anew.
     """
     num_decodes = len(tables)
-    decodes = DeviceRows(tables, lens[:num_decodes], None, 0, num_decodes)
-    if wide_tables is None or not len(wide_tables):
+    decodes = DeviceRows(tables, lens, None, 0, num_decodes)
+    if wide_tables is None or wide_lens is None or not len(wide_tables):
         return (decodes,)
     num_queries = num_tokens - num_decodes
-    chunks = DeviceRows(wide_tables, lens[num_decodes:], starts, num_decodes, num_queries)
+    chunks = DeviceRows(wide_tables, wide_lens, starts, num_decodes, num_queries)
     return (decodes, chunks) if num_decodes else (chunks,)
 
 

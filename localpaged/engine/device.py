@@ -39,6 +39,10 @@ class DeviceLayer(Protocol):
     def torch_device(self) -> torch.device:
         """Where tensors of the step lie."""
 
+    @property
+    def compiles(self) -> bool:
+        """Whether kernels are compiled when they are first run; interpreted ones are not."""
+
     def host_buffer(self, num_bytes: int) -> torch.Tensor:
         """Return uint8 memory of the host that the device can read while the host goes on."""
 
@@ -83,6 +87,11 @@ class CudaDevice:
     def torch_device(self) -> torch.device:
         """See DeviceLayer."""
         return self._device
+
+    @property
+    def compiles(self) -> bool:
+        """See DeviceLayer."""
+        return True
 
     def host_buffer(self, num_bytes: int) -> torch.Tensor:
         """See DeviceLayer."""

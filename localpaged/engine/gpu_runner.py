@@ -5,36 +5,37 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
-import numpy as np
 import torch
 
 from localpaged.engine.device import DeviceLayer
-from localpaged.engine.device_flight import Begun, DeviceFlight, Read
+from localpaged.engine.device_flight import Begun, DeviceFlight
 from localpaged.engine.device_sampler import (
     Decided,
     DeviceSampler,
     DrawKernel,
     helpers,
-    read_plain,
     triton_draws,
 )
 from localpaged.engine.flight import Flight
 from localpaged.engine.graphs import DecodeGraphs
 from localpaged.engine.kv_storage import KVStorage
-from localpaged.engine.mixed_batch import MixedBatch, upload_mixed
+from localpaged.engine.mixed_batch import upload_mixed
 from localpaged.engine.model import PagedModel
-from localpaged.engine.packed import Layout, fields_of, pack
 from localpaged.engine.params import SamplingParams
-from localpaged.engine.prompt_scoring import score_later, scored_ids
+from localpaged.engine.prompt_scoring import scored_ids
 from localpaged.engine.sides import Side, Sides
 from localpaged.engine.static_batch import StaticBatch
 from localpaged.engine.static_chunk import StaticChunk
-from localpaged.engine.step_plan import PlannedRow, RowResult, SequenceId, StepPlan, StepResult
+from localpaged.engine.step_ends import StepEnds
+from localpaged.engine.step_plan import PlannedRow, SequenceId, StepPlan, StepResult
+from localpaged.engine.warm_up import LEAST_CHUNK, chunk_row, plain_row, steps_for_nobody
 
 SHORT_CHUNK = 64
 """Tokens up to which a chunk costs little more than one: the rows that read weights together."""
 
+OnProgress = Callable[[int, int], None]
 Rest = Callable[[Sequence[PlannedRow]], Begun]
 """Begins what follows a step's logits, for its rows with all that their draws follow from."""
 
@@ -64,6 +65,7 @@ class GpuRunner:
         has_graphs: bool = True,
         has_cascade: bool = True,
         short_chunk: int | None = None,
+        step_tokens: int = 512,
         draw: DrawKernel = triton_draws,
     ) -> None:
         self._model = model
@@ -81,7 +83,14 @@ class GpuRunner:
         )
         self._sides = Sides(device)
         self._sampler = DeviceSampler(device.torch_device, padding_ids=padding_ids, draw=draw)
+        self._ends = StepEnds(device, self._sampler, self._static, logits_of=model.logits)
         self._logits = torch.zeros(max_rows, vocab_size, device=device.torch_device)
+        self._steps_for_nobody = steps_for_nobody(
+            context_blocks=context_blocks,
+            block_size=kv.block_size,
+            step_tokens=step_tokens,
+            vocab_size=vocab_size,
+        )
         self._graphs = DecodeGraphs(
             device, self._decode, max_rows=max_rows, address=self._kv_address
         )
@@ -107,18 +116,50 @@ class GpuRunner:
         """Graphs that were recorded since the start, those that were given up included."""
         return self._graphs.num_captures + self._chunk_graph.num_captures
 
-    def warm_up(self) -> None:
-        """Record the step of one row, which compiles its kernels, too; at the end of loading."""
-        if not self._has_graphs:
-            return
+    def warm_up(self, on_progress: OnProgress = lambda done, total: None) -> None:
+        """Compile what steps need, and record the step of one row; at the end of loading.
+
+        `on_progress` is told how many of how many parts are done.
+        """
+        parts = self._warm_parts()
+        for number, part in enumerate(parts):
+            on_progress(number, len(parts))
+            part()
+        on_progress(len(parts), len(parts))
+
+    def _warm_parts(self) -> list[Callable[[], object]]:
+        """Return what is done for nobody while loading; one part records the step of one row."""
+        one_row = plain_row(1, num_blocks=1, block_size=self._kv.block_size)
+        parts: list[Callable[[], object]] = [partial(self.run, StepPlan((one_row,), ()))]
+        if not self._device.compiles:
+            return parts if self._has_graphs else []
+        parts += [partial(self.run, step) for step in self._steps_for_nobody]
+        if self._has_graphs:
+            parts += [
+                partial(self._try, size, has_groups)
+                for size in self._graphs.sizes
+                for has_groups in (False, True)[: 1 + (self._has_cascade and size > 1)]
+            ]
+            parts.append(self._try_chunk)
+        return [*parts, self._try_moves]
+
+    def _try(self, size: int, has_groups: bool) -> None:
+        """Do a decode step for nobody without recording it."""
         with torch.inference_mode(), self._device.step():
-            side = self._sides.take()
-            self._static.upload(side, (), count=1, places={})
-            self._graphs.run(1, has_groups=False)
-            begun = self._download(
-                side, self._static.results_layout, self._static.results, lambda host: []
-            )
-            side.user = DeviceFlight(begun, settle=self._sides.everything.land, swap_s=0.0)
+            self._static.upload(self._sides.take(), (), count=size, places={})
+            self._decode(size, has_groups)
+
+    def _try_chunk(self) -> None:
+        """Do the step of a short chunk for nobody without recording it."""
+        with torch.inference_mode(), self._device.step():
+            self._chunk.upload(self._sides.take(), chunk_row(LEAST_CHUNK, num_blocks=1))
+            self._read_chunk(1, False)
+
+    def _try_moves(self) -> None:
+        """Move blocks that nobody has, and wait for all that was done."""
+        with torch.inference_mode(), self._device.step():
+            self._kv.warm_up()
+        self._sides.everything.land()
 
     def run(self, plan: StepPlan) -> StepResult:
         """Compute the plan's tokens and sample its sampled rows."""
@@ -189,16 +230,10 @@ class GpuRunner:
         self._graphs.run(size, has_groups=has_groups)
 
         def rest(rows: Sequence[PlannedRow]) -> Begun:
-            if not all(row.is_plain for row in rows):
-                logits, draws = self._logits[: len(rows)], static.inputs(size).draws
-                decided = self._decide(side, rows, logits, draws)
-                return self._told(side, rows, decided)
-
-            def read(host: Mapping[str, np.ndarray]) -> list[RowResult | None]:
-                return [*read_plain(rows, host["tokens"], host["sound"])]
-
-            own = {row.sequence_id: i for i, row in enumerate(rows)}
-            return self._download(side, static.results_layout, static.results, read, places=own)
+            if all(row.is_plain for row in rows):
+                return self._ends.of_plain(side, rows)
+            logits, draws = self._logits[: len(rows)], static.inputs(size).draws
+            return self._ends.of_draws(side, rows, logits, draws)
 
         return rest
 
@@ -217,8 +252,7 @@ class GpuRunner:
         self._chunk_graph.run(1, has_groups=False)
 
         def rest(rows: Sequence[PlannedRow]) -> Begun:
-            decided = self._decide(side, rows, self._logits[:1], self._chunk.draws)
-            return self._told(side, rows, decided)
+            return self._ends.of_draws(side, rows, self._logits[:1], self._chunk.draws)
 
         return rest
 
@@ -260,91 +294,12 @@ class GpuRunner:
             decided = Decided({}, lambda host: [])
             if logits is not None:
                 own = [rows[i] for i in deciding]
-                decided = self._decide(
+                decided = self._ends.decide(
                     side, own, logits, mixed.draws, numbers=numbers, places=mixed.places
                 )
-            return self._told_mixed(side, rows, mixed, hidden, decided)
+            return self._ends.of_mixed(side, rows, mixed, hidden, decided)
 
         return rest
-
-    def _told_mixed(
-        self,
-        side: Side,
-        rows: Sequence[PlannedRow],
-        mixed: MixedBatch,
-        hidden: torch.Tensor,
-        decided: Decided,
-    ) -> Begun:
-        """Begin to measure prompts and to bring all that is told to the host."""
-        scored = score_later(
-            hidden, rows, mixed.numbers, logits_of=self._model.logits, pad=self._sampler.pad
-        )
-        # Where nothing is asked for, what comes back tells that the step is over.
-        tensors = {**decided.tensors, **scored.tensors} or {"sound": self._static.sound}
-        layout, piece = pack(tensors)
-
-        def read(host: Mapping[str, np.ndarray]) -> list[RowResult | None]:
-            found = iter(decided.finish(host))
-            results = [next(found) if row.needs_logits else None for row in rows]
-            return scored.add_to(results, host)
-
-        return self._download(side, layout, piece, read, places=self._keep_draws(rows, decided))
-
-    def _decide(
-        self,
-        side: Side,
-        rows: Sequence[PlannedRow],
-        logits: torch.Tensor,
-        draws: Mapping[str, torch.Tensor],
-        *,
-        numbers: Mapping[str, torch.Tensor] | None = None,
-        places: torch.Tensor | None = None,
-    ) -> Decided:
-        """Begin to draw for rows some of which ask for more; `numbers` may be there already."""
-        if numbers is None:
-            numbers = self._bring(side, helpers(rows))
-        return self._sampler.decide(logits, rows, draws, numbers, places)
-
-    def _bring(self, side: Side, arrays: Mapping[str, np.ndarray]) -> Mapping[str, torch.Tensor]:
-        """Begin to bring arrays to the device in one copy; none where there are none."""
-        if not arrays:
-            return {}
-        layout = Layout(fields_of(arrays))
-        memory = side.more(layout.num_bytes)
-        for name, place in layout.arrays(memory).items():
-            place[...] = arrays[name]
-        piece = torch.empty(layout.num_bytes, dtype=torch.uint8, device=self._device.torch_device)
-        self._device.upload(memory, piece)
-        return layout.tensors(piece)
-
-    def _told(self, side: Side, rows: Sequence[PlannedRow], decided: Decided) -> Begun:
-        """Begin to bring to the host what was decided of all rows."""
-        layout, piece = pack(decided.tensors)
-
-        def read(host: Mapping[str, np.ndarray]) -> list[RowResult | None]:
-            return [*decided.finish(host)]
-
-        return self._download(side, layout, piece, read, places=self._keep_draws(rows, decided))
-
-    def _keep_draws(self, rows: Sequence[PlannedRow], decided: Decided) -> Mapping[SequenceId, int]:
-        """Leave tokens where the next step may look for them; tell where each sequence's is."""
-        if not all(row.is_decode for row in rows) or len(rows) > self._static.max_rows:
-            return {}
-        tokens = decided.tensors["tokens"]
-        self._static.tokens[: len(tokens)].copy_(tokens)
-        return {row.sequence_id: i for i, row in enumerate(rows)}
-
-    def _download(
-        self,
-        side: Side,
-        layout: Layout,
-        piece: torch.Tensor,
-        read: Read,
-        *,
-        places: Mapping[SequenceId, int] | None = None,
-    ) -> Begun:
-        ticket = self._device.download(piece, side.down(layout.num_bytes))
-        return Begun(ticket, layout, read, places or {})
 
     def _kv_address(self) -> object:
         """Return what changes when the KV moves."""

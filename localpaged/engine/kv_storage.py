@@ -9,7 +9,7 @@ from itertools import repeat
 import torch
 
 from localpaged.decoder_config import DecoderConfig
-from localpaged.engine.block_pool import NUM_RESERVED_BLOCKS, READ_PAD_BLOCK
+from localpaged.engine.block_pool import NUM_RESERVED_BLOCKS, READ_PAD_BLOCK, WRITE_PAD_BLOCK
 from localpaged.engine.operators import Operators, bits_of, torch_operators
 from localpaged.engine.step_plan import BlockCopy, BlockMove
 from localpaged.engine.swap_space import SwapSpace, device_ids, lazily_zeroed
@@ -96,6 +96,15 @@ class KVStorage:
     def swap_in(self, moves: Sequence[BlockMove]) -> None:
         """Copy slots of host memory into blocks of the pool."""
         self._swap_space.swap_in(self._parts, moves)
+
+    def warm_up(self) -> None:
+        """Make each kind of move once, of and to the blocks that nobody has."""
+        self.apply((BlockCopy(READ_PAD_BLOCK, WRITE_PAD_BLOCK),))
+        self.apply((BlockCopy(WRITE_PAD_BLOCK, WRITE_PAD_BLOCK),))
+        ids = self._ids([WRITE_PAD_BLOCK])
+        for part in self._parts:
+            piece = self._operators.gather_blocks(part, ids)
+            self._operators.scatter_blocks(part, ids, piece)
 
     @property
     def forms(self) -> tuple[Part, ...]:

@@ -89,6 +89,7 @@ def upload_mixed(
                     fields["tables"],
                     fields["lens"],
                     wide_tables=fields["wide_tables"],
+                    wide_lens=fields["wide_lens"],
                     starts=fields["starts"],
                     num_tokens=len(token_ids),
                 ),
@@ -123,7 +124,8 @@ def _layout(
             Field("unknown", whole, (num_decodes,)),
             Field("places", whole, (num_draws,)),
             *draw_fields(num_draws),
-            Field("lens", short, (len(rows),)),
+            Field("lens", short, (num_decodes,)),
+            Field("wide_lens", short, (len(rows) - num_decodes,)),
             Field("starts", short, (len(rows) - num_decodes + 1,)),
             Field("tables", short, _table_shape(rows[:num_decodes])),
             Field("wide_tables", short, _table_shape(rows[num_decodes:])),
@@ -164,7 +166,8 @@ def _write_tokens(
 
 def _write_tables(arrays: Arrays, rows: Sequence[PlannedRow], num_decodes: int) -> None:
     lens = [len(row.token_ids) for row in rows[num_decodes:]]
-    arrays["lens"][:] = [row.end for row in rows]
+    arrays["lens"][:] = [row.end for row in rows[:num_decodes]]
+    arrays["wide_lens"][:] = [row.end for row in rows[num_decodes:]]
     arrays["starts"][:] = [*accumulate(lens, initial=num_decodes)]
     for name, named in (("tables", rows[:num_decodes]), ("wide_tables", rows[num_decodes:])):
         tables = arrays[name]

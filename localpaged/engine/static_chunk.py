@@ -80,8 +80,9 @@ class StaticChunk:
             attention=device_attention(
                 device_rows(
                     tables[:0],
-                    fields["lens"],
+                    fields["lens"][:0],
                     wide_tables=tables,
+                    wide_lens=fields["lens"],
                     starts=fields["starts"],
                     num_tokens=count,
                 ),

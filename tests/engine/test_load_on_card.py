@@ -22,6 +22,7 @@ from localpaged.load_devices import CardBytes, ThisMachine
 from localpaged.models.open_model import open_model
 from testkit.engine_runs import make_request, run
 from testkit.fake_device import FakeDevice
+from testkit.specialisations import CompilingDevice
 from testkit.tiny_model import save_tiny_model
 
 pytestmark = pytest.mark.skipif(
@@ -114,6 +115,18 @@ def test_every_format_of_a_card_answers(opened, settings, name):
     core, ready, _ = load(opened, **settings)
     assert ready.dtype == name
     assert len(answer(core, PROMPT[:5], num_tokens=2)) == 2
+
+
+def test_kernels_are_compiled_while_it_is_loaded(opened):
+    machine = CardMachine()
+    machine.layer = CompilingDevice()
+    core, _, events = load(opened, machine)
+    told = [(e.done, e.total) for e in events if e.stage == "Compiling kernels"]
+    assert told == [(done, told[0][1]) for done in range(told[0][1] + 1)]
+    built = set(machine.layer.built)
+    assert built and machine.layer.num_captures == 1
+    answer(core)
+    assert set(machine.layer.built) == built
 
 
 def test_its_bytes_are_told_by_purpose_before_it_is_loaded(opened):

@@ -43,6 +43,9 @@ _launch = Launch.run
 class FakeDevice:
     """Implements DeviceLayer. `refuses` tells whether the next recording fails."""
 
+    compiles = False
+    """Whether loading runs steps for nobody, which takes its time where kernels are interpreted."""
+
     def __init__(self, *, refuses: Callable[[], bool] = lambda: False) -> None:
         self.torch_device = torch.device("cpu")
         self.num_uploads = 0
