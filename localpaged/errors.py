@@ -10,6 +10,7 @@ LocalPagedError(message, hint)
 │   └── UnsupportedModel   architecture, quantisation or tokenizer we do not run
 ├── EngineError
 │   ├── PromptTooLong      the prompt does not fit the model's context
+│   │   └── PromptEndless  nor does its longest message alone, in any context of the model
 │   ├── NoRoom             the request can never fit the KV pool
 │   ├── StepFailed         the forward pass of this request failed
 │   │   └── GrammarFailed  the answer cannot go on by its grammar
@@ -84,6 +85,10 @@ class EngineError(LocalPagedError):
 
 class PromptTooLong(EngineError):
     """The prompt leaves no room in the model's context."""
+
+
+class PromptEndless(PromptTooLong):
+    """One message is longer than all that the model can ever read: no shorter chat helps."""
 
 
 class NoRoom(EngineError):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from localpaged.errors import PromptTooLong
+from localpaged.errors import PromptEndless
 from localpaged.prompt import ChatModel, PromptMessage
 
 MOST_CHARS_A_TOKEN = 512
@@ -20,7 +20,7 @@ CUT_TOKENS = 64
 
 
 def refuse_endless(messages: Sequence[PromptMessage], model: ChatModel) -> None:
-    """Raise PromptTooLong for messages that `model` can never read.
+    """Raise PromptEndless for messages that `model` can never read.
 
     What an answer said is not counted: templates leave out what was thought before it.
     """
@@ -30,7 +30,7 @@ def refuse_endless(messages: Sequence[PromptMessage], model: ChatModel) -> None:
         return
     longest = max(said, key=len)
     if num_chars > MOST_CHARS_A_TOKEN * context or _begins_too_long(longest, model):
-        raise PromptTooLong(
+        raise PromptEndless(
             f"The prompt has {num_chars:,} characters; the model reads {context:,} tokens at most, "
             "its answer included.",
             hint="Shorten it, or start a new chat.",

@@ -13,7 +13,7 @@ def counted(model: Future[ChatModel], text: str) -> Future[int]:
     """Return how many tokens `text` adds to a message, counted on a thread of its own.
 
     It waits for a model that is still being opened; what keeps the model from being opened or from
-    reading chats is what the future raises, and PromptTooLong for what its context never holds.
+    reading chats is what the future raises, and PromptEndless for what its context never holds.
     """
     tokens: Future[int] = Future()
     model.add_done_callback(

@@ -41,7 +41,7 @@ def make_prompt(store: Store, model: ChatModel, turn: Turn) -> Prompt:
     """Render the messages up to a turn's question, and what its answer has begun with.
 
     Answers keep the ids they were made of by this very model; all else is written as text. Raises
-    PromptTooLong for what surely does not fit.
+    PromptEndless for what surely does not fit.
     """
     conversation = store.conversation(turn.chat_id, up_to=turn.parent_hash)
     known = known_ids(conversation, model)

@@ -26,7 +26,7 @@ from localpaged.cli.model_choice import check_model
 from localpaged.cli.options import settings_from
 from localpaged.cli.sampling import overrides_from
 from localpaged.engine.finish_reason import FinishReason
-from localpaged.errors import ChatError, ConfigError, LocalPagedError, PromptTooLong
+from localpaged.errors import ChatError, ConfigError, LocalPagedError, PromptEndless, PromptTooLong
 from localpaged.store.rows import Chat, Turn
 
 LOOPED = "--no-stop-loops lets it go on; --temperature 0.7 or --frequency-penalty 0.5 may help."
@@ -63,7 +63,8 @@ def run_ask(question: tuple[str, ...], options: Mapping[str, Any]) -> int:
 
 def _with_ways_on(error: LocalPagedError, options: Mapping[str, Any]) -> LocalPagedError:
     """Tell what to do about a chat that has grown too long; its question is kept."""
-    if options["is_continued"] and isinstance(error, PromptTooLong):
+    is_too_long = isinstance(error, PromptTooLong) and not isinstance(error, PromptEndless)
+    if options["is_continued"] and is_too_long:
         return PromptTooLong(error.message, hint=TOO_LONG)
     return error
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from localpaged.engine.finish_reason import FinishReason
-from localpaged.errors import PromptTooLong
+from localpaged.errors import PromptEndless, PromptTooLong
 from localpaged.store.rows import TurnStatus
 from localpaged.tui.session import Answer, SessionModel
 
@@ -70,7 +70,7 @@ def fills_context(ended: TurnEnded, ready: ReadyEvent | None) -> bool:
     if ready is not None and ready.is_endpoint:
         return False  # nobody here can count the ways on
     if isinstance(ended.error, PromptTooLong):
-        return True
+        return not isinstance(ended.error, PromptEndless)  # that has no way on
     usage = ended.usage
     if ended.finish_reason is not FinishReason.LENGTH or usage is None or ready is None:
         return False

@@ -17,13 +17,14 @@ from localpaged.plain_text import visible
 from localpaged.tui.figures import grouped
 from localpaged.tui.shortened import shortened
 
-Price = tuple[str, str]
-"""Tokens and blocks, in words."""
+Price = tuple[str, ...]
+"""Tokens and blocks, in words; or that it is more than can ever be read."""
+TOO_LONG: Price = ("too long for the context",)
 
 MAX_PLAIN_CHARS = 2_000
 MAX_PLAIN_LINES = 20
 NAME_CELLS = 28
-_PRICED = re.compile(r" tok [·|] [\d,]+ blocks?\]\Z")
+_PRICED = re.compile(rf" (?:tok [·|] [\d,]+ blocks?|{TOO_LONG[0]})\]\Z")
 
 
 def is_priced(label: str) -> bool:

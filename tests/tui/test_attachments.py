@@ -329,9 +329,10 @@ async def test_a_paste_that_no_context_holds_says_so_at_its_label_and_below_the_
     with open_service(engine, model=ready_model(FakeChatModel(context_length=64))) as service:
         async with stage(service, engine, size=size) as shown:
             await paste(shown.pilot, "line\n" * 10_000)
-            await shown.until_shown("too long")
+            await shown.until_shown("[pasted 10,001 lines · too long for the context]")
             await shown.press("enter")
             await shown.until_shown("64 tokens at most")
             await shown.beat()
             assert shown.text.count("tokens at most") == 1
+            assert "/context" not in shown.text
             assert not engine.submitted

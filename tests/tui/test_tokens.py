@@ -337,3 +337,15 @@ async def test_an_answer_that_nobody_knows_the_making_of_has_no_tokens_to_look_a
             assert shown.dialog is None
             await shown.until_shown("is not known any more")
             assert engine.submitted == []
+
+
+async def test_where_nothing_else_surprises_the_key_says_so():
+    engine = ScriptedEngine([[" Paris", " is"]])
+    with open_service(engine) as service:
+        async with stage(service, engine) as shown:
+            await shown.ask("capital?")
+            await shown.answer()
+            shown.transcript.focus()
+            await look(shown)
+            await shown.press("n")
+            await shown.until_shown("was a surprise")

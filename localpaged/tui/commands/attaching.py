@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 from localpaged.abilities import Ability
 from localpaged.chat.attached import file_block
 from localpaged.engine.params import BLOCK_SIZE_TOKENS
-from localpaged.errors import LocalPagedError, PromptTooLong
+from localpaged.errors import LocalPagedError, PromptEndless
 from localpaged.plain_text import visible
 from localpaged.tui.attachments import Attachment, is_file_path, path_of, read_attachment
 from localpaged.tui.commands.base import CommandGroup
 from localpaged.tui.figures import grouped, percent
-from localpaged.tui.labels import Price
+from localpaged.tui.labels import TOO_LONG, Price
 from localpaged.tui.screens.ask_text import AskTextScreen
 from localpaged.tui.screens.confirm import ConfirmScreen
 from localpaged.tui.session import Draft
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
 
 log = logging.getLogger(__name__)
-
-TOO_LONG: Price = ("too long for the context", "too long")
 
 
 class AttachingCommands(CommandGroup):
@@ -79,7 +77,7 @@ class AttachingCommands(CommandGroup):
         self._prompt.add_labelled(block)
         try:
             tokens = await self._tokens(session, block)
-        except PromptTooLong as error:
+        except PromptEndless as error:
             self._app.tell_error(error)
         else:
             self._tell_price(attachment, tokens)
@@ -109,7 +107,7 @@ class AttachingCommands(CommandGroup):
         session = self._workspace.current
         try:
             tokens = await self._tokens(session, text)
-        except PromptTooLong:
+        except PromptEndless:
             price: Price | None = TOO_LONG
         else:
             price = None if tokens is None else _price(tokens)
@@ -117,12 +115,12 @@ class AttachingCommands(CommandGroup):
             self._prompt.set_price(label, price)
 
     async def _tokens(self, session: SessionModel, text: str) -> int | None:
-        """Count a text; None when that cannot be. Raises PromptTooLong for what never fits."""
+        """Count a text; None when that cannot be. Raises PromptEndless for what never fits."""
         model = "" if session.chat is None else session.chat.model
         try:
             counting = self._app.service.count_tokens(text, model=model)
             return await asyncio.wrap_future(counting)
-        except PromptTooLong:
+        except PromptEndless:
             raise
         except LocalPagedError:
             # no model, no price: why there is none is told where it matters

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from localpaged.chat.context_room import SUMMARY_REQUEST, ContextRoom, Summary
 from localpaged.chat.events import TurnEnded
-from localpaged.errors import LocalPagedError, PromptTooLong
 from localpaged.store.rows import Chat, TurnStatus
 from localpaged.tui.commands.base import CommandGroup
 from localpaged.tui.commands.chats import ChatCommands
@@ -56,7 +55,7 @@ class ContextCommands(CommandGroup):
         self._app.awaited.when_done(
             self._app.service.context.room(session.id),
             partial(self._offer, session, is_asked=is_asked),
-            partial(self._refuse, is_asked=is_asked),
+            self._app.tell_error,
         )
 
     def show_all(self) -> None:
@@ -85,11 +84,6 @@ class ContextCommands(CommandGroup):
                 self.show(is_asked=False)
 
     # inside
-
-    def _refuse(self, error: LocalPagedError, *, is_asked: bool) -> None:
-        # that a question never fits is told below it
-        if is_asked or not isinstance(error, PromptTooLong):
-            self._app.tell_error(error)
 
     def _offer(self, session: SessionModel, room: ContextRoom, *, is_asked: bool) -> None:
         answer = session.answer(room.turn_id)

@@ -33,7 +33,7 @@ class TokenCommands(CommandGroup):
         if not answer.turn.id:
             self._app.tell("What made this answer is not known any more, so its tokens are not.")
             return
-        screen = TokenScreen(self._screen.glyphs)
+        screen = TokenScreen(self._screen.glyphs, tell=self._app.tell)
 
         def shown(view: TokenView) -> None:
             # the help may lie over it

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -62,8 +63,10 @@ class TokenScreen(OwnScreen[TokenFork | None]):
         *screen_bindings(IN_TOKENS),
     ]
 
-    def __init__(self, glyphs: Glyphs) -> None:
+    def __init__(self, glyphs: Glyphs, *, tell: Callable[[str], None]) -> None:
+        """`tell` shows a short message."""
         super().__init__()
+        self._tell = tell
         self._glyphs = glyphs
         self._view: TokenView | None = None
         self._read: PrefillEvent | None = None
@@ -116,6 +119,10 @@ class TokenScreen(OwnScreen[TokenFork | None]):
     @on(TokenText.Moved)
     def _moved(self) -> None:
         self._mark_written()
+
+    @on(TokenText.NoSurprise)
+    def _no_surprise(self) -> None:
+        self._tell("No other token of this answer was a surprise.")
 
     # what the user does
 

@@ -45,6 +45,9 @@ class TokenText(ScrollView, can_focus=True):
         Binding("c", "colour", "Colours", show=False),
     ]
 
+    class NoSurprise(Message):
+        """There is no other token that was unlikely."""
+
     class Moved(Message):
         """The cursor stands on another token."""
 
@@ -133,11 +136,12 @@ class TokenText(ScrollView, can_focus=True):
         if self._view is None:
             return
         count = self._num_tokens
-        for distance in range(1, count + 1):
+        for distance in range(1, count):
             place = (self.cursor + step * distance) % count
             if self._view.tokens[place].is_surprising:
                 self._go_to(place)
                 return
+        self.post_message(self.NoSurprise())
 
     def action_colour(self) -> None:
         """Show surprise in colours, or the plain text."""
