@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from testkit.screens import open_service, screen_lines, stage
+from testkit.glass import Looker
+from testkit.screens import LARGE, open_service, screen_lines, stage
 from testkit.scripted_engine import ScriptedEngine
 
 LONG = tuple(f"word{n} " for n in range(400))
@@ -113,3 +114,21 @@ async def test_an_answer_of_a_compare_has_rows_on_the_smallest_screen():
             assert "three" in shown.text
             await shown.resize(30, 20)
             assert "read once" in shown.text
+
+
+async def test_what_is_written_is_seen_on_the_last_row_there_is():
+    engine = ScriptedEngine([LONG])
+    with open_service(engine) as service:
+        async with stage(service, engine, size=LARGE) as shown:
+            await shown.ask("x")
+            await shown.press("ctrl+n")
+            looker = Looker(shown)
+            await shown.write("written\nhere")
+            await shown.step(3)
+            for height in (5, 4, 3, 2, 1, 2, 3, 4, 5):
+                await shown.resize(30, height)
+                await looker.check()
+                assert "here" in screen_lines(shown.app)[-1], height
+            await shown.resize(*LARGE)
+            await looker.check()
+            assert "1 other chat generating" in shown.text

@@ -43,6 +43,7 @@ DOCKED_COLUMNS = 120
 FULL_ROWS = 16
 TINY_ROWS = 14
 LEAST_ROWS = 10
+FEW_ROWS = 5
 
 
 class ChatScreen(OwnScreen[None]):
@@ -188,6 +189,7 @@ class ChatScreen(OwnScreen[None]):
         )
         self._state.set(state, below)
         is_shown = bool(state or below) or not self.has_class("-least")
+        is_shown = is_shown and not self.has_class("-three")
         if is_shown != self._state.display:
             self._state.display = is_shown
             self.call_after_refresh(self.prompt.reveal_cursor)  # the prompt has moved
@@ -249,6 +251,9 @@ class ChatScreen(OwnScreen[None]):
         self.set_class(height < FULL_ROWS, "-short")
         self.set_class(height < TINY_ROWS, "-tiny")
         self.set_class(height < LEAST_ROWS, "-least")
+        self.set_class(height < FEW_ROWS, "-few")
+        for rows, name in ((3, "-three"), (2, "-two"), (1, "-one")):
+            self.set_class(height <= rows, name)
         return self.classes != before
 
     def _align(self) -> None:
