@@ -58,7 +58,7 @@ def import_file(
                     chats.append(_import(store, read, is_answering))
                 told(ImportProgress(len(chats), file.buffer.tell(), total_bytes))
                 if not may_go_on():
-                    problems.append("the rest of the file was not read: the import was stopped")
+                    problems.append("the rest of the file, as the import was stopped")
                     break
     except OSError as error:
         raise BadChatFile(f"{path} cannot be read: {error.strerror}.") from error
