@@ -250,6 +250,12 @@ def commands() -> Iterator[Action]:
     return iter(BY_SLASH.values())
 
 
+def names_of(action: Action) -> str:
+    """What a command is called behind a slash, here and in other programs."""
+    others = [name for name, slash in OTHER_NAMES.items() if slash == action.slash]
+    return " ".join(f"/{name}" for name in (action.slash, *others))
+
+
 def actions_of(group: str) -> Iterator[Action]:
     """What a whole screen has keys for, in the order of its help."""
     return (action for action in ACTIONS if action.group == group)

@@ -68,3 +68,15 @@ def test_the_screen_binds_every_key_of_the_table():
 
 def test_every_command_has_a_slash_name():
     assert {action.id for action in commands()} == {action.id for action in BY_SLASH.values()}
+
+
+@pytest.mark.parametrize(
+    ("typed", "label"), [("stats", "Speed, memory"), ("/title", "Rename the chat"), ("why", "Why")]
+)
+async def test_the_palette_finds_a_command_by_its_name_first(typed, label):
+    with open_service(ScriptedEngine()) as service:
+        async with stage(service, ScriptedEngine(), size=LARGE) as shown:
+            await shown.press("ctrl+p", *typed)
+            rows = shown.text.split("\n")
+            at = next(at for at, row in enumerate(rows) if typed in row)
+            assert label in next(row for row in rows[at + 1 :] if row[30:60].strip())

@@ -21,7 +21,7 @@ from localpaged.tui.commands.memory import MemoryCommands
 from localpaged.tui.commands.options import OptionCommands
 from localpaged.tui.commands.tokens import TokenCommands
 from localpaged.tui.commands.writing import WritingCommands
-from localpaged.tui.keys import ACTIONS, BY_SLASH, OTHER_NAMES, commands, key_of
+from localpaged.tui.keys import ACTIONS, BY_SLASH, OTHER_NAMES, commands, key_of, names_of
 from localpaged.tui.limits import is_limited, why_not
 from localpaged.tui.screens.help import HelpScreen
 from localpaged.tui.screens.picker import Choice, PickerScreen
@@ -179,7 +179,13 @@ class Commands(CommandGroup):
                 # which endpoint it is stands in the top line; the reason needs the room
                 reason = self._why_not(action.id).rpartition(": ")[2]
                 choices.append(
-                    Choice(action.id, action.label, reason or action.note, is_off=bool(reason))
+                    Choice(
+                        action.id,
+                        action.label,
+                        reason or action.note,
+                        is_off=bool(reason),
+                        other_names=names_of(action),
+                    )
                 )
 
         def chosen(action_id: str | None) -> None:

@@ -33,13 +33,14 @@ TYPED = "?"
 class Choice:
     """One row: what it is called, and a word on it at the right. Both are shown literally.
 
-    `is_off`: it cannot be done now, and the note says why.
+    `is_off`: it cannot be done now, and the note says why. `other_names` find it as well.
     """
 
     id: str
     label: str
     note: str = ""
     is_off: bool = False
+    other_names: str = ""
 
 
 class PickerScreen(Dialog[str | None]):
@@ -125,8 +126,13 @@ def _matching(choices: Sequence[Choice], typed: str) -> list[Choice]:
     if not typed.strip():
         return list(choices)
     matcher = Matcher(typed.strip())
-    scored = [(matcher.match(f"{choice.label} {choice.note}"), choice) for choice in choices]
+    scored = [(_score(matcher, choice), choice) for choice in choices]
     return [choice for score, choice in sorted(scored, key=lambda pair: -pair[0]) if score > 0]
+
+
+def _score(matcher: Matcher, choice: Choice) -> float:
+    by_text = matcher.match(f"{choice.label} {choice.note}")
+    return max(by_text, matcher.match(choice.other_names)) if choice.other_names else by_text
 
 
 def _row(choice: Choice, width: int) -> Content:
