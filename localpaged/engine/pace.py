@@ -26,11 +26,13 @@ class Pace:
 
     A step that decodes takes `d` seconds, by the number of its rows; each prompt token added takes
     `p` seconds more, by the length of what is read before it, to which it attends. With at most
-    (stretch - 1) · d / p prompt tokens a step stays within `stretch` times its length. Where
-    nothing was measured yet, the nearest that was stands for it.
+    (stretch - 1) · d / p prompt tokens a step stays within `stretch` times its length. For what is
+    soon over it may take `stall_s` seconds, where that is more. Where nothing was measured yet, the
+    nearest that was stands for it.
     """
 
     stretch: float
+    stall_s: float
     smallest_tokens: int
     first_tokens: int
     largest_tokens: int
@@ -40,11 +42,33 @@ class Pace:
     @property
     def token_s(self) -> float | None:
         """Seconds that one token of a short prompt takes; None before the first was read."""
-        return self._token_s(0)
+        return self.token_s_behind(0)
+
+    def token_s_behind(self, context: int) -> float | None:
+        """Seconds that a prompt token takes behind `context` others; None before one was read."""
+        known = _nearest(self._reading, _class_of(context))
+        if known is None:
+            return None
+        cost = self._reading[known]
+        # Small pieces beside decodes share less of a step's fixed cost than whole steps do.
+        return cost.alone_s if cost.beside_decodes_s is None else cost.beside_decodes_s
+
+    def decode_s(self, num_decodes: int) -> float | None:
+        """Seconds of a step that only decodes so many rows; None before one was measured."""
+        count = _nearest(self._decode_s, num_decodes)
+        # More rows than were measured take longer by an unknown part: better too short a step.
+        return None if count is None else self._decode_s[count] * min(1.0, num_decodes / count)
+
+    def longest_reading_s(self, num_decodes: int) -> float | None:
+        """Seconds that prompts may add to a step beside decodes; None before one was measured."""
+        decode_s = self.decode_s(num_decodes)
+        if decode_s is None:
+            return None
+        return max((self.stretch - 1) * decode_s, self.stall_s - decode_s)
 
     def prompt_tokens(self, *, num_decodes: int, context: int) -> int:
         """Return the prompt tokens behind `context` others that fit into a step beside decodes."""
-        decode_s, token_s = self._expected_decode_s(num_decodes), self._token_s(context)
+        decode_s, token_s = self.decode_s(num_decodes), self.token_s_behind(context)
         if decode_s is None or token_s is None:
             return self.first_tokens
         fitting = int((self.stretch - 1) * decode_s / max(token_s, 1e-9))
@@ -61,23 +85,10 @@ class Pace:
         if num_decodes == 0:
             cost.alone_s = blend(cost.alone_s, seconds / num_prompt_tokens)
             return
-        decode_s = self._expected_decode_s(num_decodes)
+        decode_s = self.decode_s(num_decodes)
         if decode_s is not None:
             extra_s = max(0.0, seconds - decode_s) / num_prompt_tokens
             cost.beside_decodes_s = blend(cost.beside_decodes_s, extra_s)
-
-    def _expected_decode_s(self, num_decodes: int) -> float | None:
-        count = _nearest(self._decode_s, num_decodes)
-        # More rows than were measured take longer by an unknown part: better too short a step.
-        return None if count is None else self._decode_s[count] * min(1.0, num_decodes / count)
-
-    def _token_s(self, context: int) -> float | None:
-        known = _nearest(self._reading, _class_of(context))
-        if known is None:
-            return None
-        cost = self._reading[known]
-        # Small pieces beside decodes share less of a step's fixed cost than whole steps do.
-        return cost.alone_s if cost.beside_decodes_s is None else cost.beside_decodes_s
 
 
 def blend(old: float | None, new: float) -> float:

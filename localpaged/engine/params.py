@@ -224,7 +224,8 @@ class EngineConfig:
     `host_blocks` of host memory and come back, where that is cheaper than computing them again, or
     `host_use` says always or never. Raises BadParameter.
     `step_tokens` bounds the tokens of one forward. While answers stream, a step that also reads a
-    prompt may take `stream_stretch` times as long as one that does not.
+    prompt may take `stream_stretch` times as long as one that does not, or `stream_stall_s`
+    seconds where that is more and short prompts are read to their end.
     A sequence may guess up to `max_drafts` tokens a step.
     """
 
@@ -234,6 +235,7 @@ class EngineConfig:
     max_running: int = 64
     step_tokens: int = 512
     stream_stretch: float = 2.0
+    stream_stall_s: float = 0.1
     max_waiting: int = 1_024
     max_drafts: int = 0
     initial_blocks: int | None = None

@@ -11,10 +11,11 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 
 from localpaged.engine.draw_terms import with_terms
-from localpaged.engine.fair_share import ChatKey, FairShare
+from localpaged.engine.fair_share import ChatKey
 from localpaged.engine.kv_manager import KVManager
 from localpaged.engine.pace import Pace
 from localpaged.engine.params import EngineConfig, Request
+from localpaged.engine.prompt_share import PromptShare
 from localpaged.engine.sequence import Sequence, Status
 from localpaged.engine.speculate import DraftCosts
 from localpaged.engine.step_plan import (
@@ -27,7 +28,6 @@ from localpaged.engine.step_plan import (
 )
 from localpaged.engine.swap_pace import SwapPace
 
-FOREGROUND_WEIGHT = 4
 SMALLEST_CHUNK_TOKENS = 4
 """What a prompt gets of a step beside streaming answers, however slow reading is."""
 
@@ -46,6 +46,7 @@ class Scheduler:
         self.config = config
         self.pace = Pace(
             stretch=config.stream_stretch,
+            stall_s=config.stream_stall_s,
             smallest_tokens=SMALLEST_CHUNK_TOKENS,
             first_tokens=config.block_size,
             largest_tokens=config.step_tokens,
@@ -67,7 +68,7 @@ class Scheduler:
         self.num_drafts_right = 0
         self.num_preemptions = 0
         self.foreground_chat: ChatKey = ""
-        self._fair_share = FairShare()
+        self._prompt_share = PromptShare(self.kv, self.pace)
         self._num_sequences = 0
 
     @property
@@ -124,11 +125,14 @@ class Scheduler:
         price = self.draft_price()
         for sequence in [s for s in self.running if s.num_todo == 1 and not s.is_paused]:
             self._plan_row(sequence, 1, rows, draft_price=price)
-        budget = self.config.step_tokens - len(rows)
-        if rows:
-            allowed = self.pace.prompt_tokens(num_decodes=len(rows), context=self._read_before())
-            budget = min(budget, allowed)
-        grants = self._share_out(budget, may_admit=self.num_preemptions == num_preempted)
+        grants = self._prompt_share.share_out(
+            [s for s in self.running if s.num_todo > 1 and not s.is_paused],
+            self._admissible() if self.num_preemptions == num_preempted else [],
+            room_tokens=self.config.step_tokens - len(rows),
+            num_decodes=len(rows),
+            foreground=self.foreground_chat,
+            admit=self._admit,
+        )
         for sequence, num_tokens in grants:
             self._plan_row(sequence, num_tokens, rows)
         if not rows:
@@ -192,10 +196,10 @@ class Scheduler:
 
     def queue(self) -> list[Sequence]:
         """Return who waits, in the order in which they are likely to be served."""
-        rank = {chat: place for place, chat in enumerate(self._fair_share.order())}
+        rank = {chat: place for place, chat in enumerate(self._prompt_share.order())}
         return sorted(
             self.waiting,
-            key=lambda s: (_chat_of(s) != self.foreground_chat, rank.get(_chat_of(s), len(rank))),
+            key=lambda s: (s.chat != self.foreground_chat, rank.get(s.chat, len(rank))),
         )
 
     def check(self) -> None:
@@ -220,44 +224,12 @@ class Scheduler:
         """Blocks of one full context."""
         return -(-self.config.context_length // self.config.block_size)
 
-    def _read_before(self) -> int:
-        """The most that a prompt which is being read has behind it."""
-        reading = [s.num_computed for s in self.running if s.num_todo > 1 and not s.is_paused]
-        return max(reading, default=0)
-
     def _admissible(self) -> list[Sequence]:
         return [s for s in self.waiting if not s.is_paused]
 
     def _new_id(self) -> SequenceId:
         self._num_sequences += 1
         return self._num_sequences
-
-    def _share_out(self, budget: int, *, may_admit: bool) -> list[tuple[Sequence, int]]:
-        """Divide the prompt tokens of a step among chats, admitting who waits on the way."""
-        backlog: dict[ChatKey, list[Sequence]] = {}
-        for sequence in self.running:
-            if sequence.num_todo > 1 and not sequence.is_paused:
-                backlog.setdefault(_chat_of(sequence), []).append(sequence)
-        for sequence in self._admissible() if may_admit else ():
-            backlog.setdefault(_chat_of(sequence), []).append(sequence)
-        grants: dict[SequenceId, tuple[Sequence, int]] = {}
-
-        def serve(chat: ChatKey, num_tokens: int) -> int:
-            for sequence in backlog[chat]:
-                if sequence.status is Status.WAITING and not self._admit(sequence):
-                    continue
-                _, granted = grants.get(sequence.id, (sequence, 0))
-                taken = min(num_tokens, sequence.num_todo - granted)
-                if taken > 0:
-                    grants[sequence.id] = (sequence, granted + taken)
-                    return taken
-            return 0
-
-        weights = {
-            chat: FOREGROUND_WEIGHT if chat == self.foreground_chat else 1 for chat in backlog
-        }
-        self._fair_share.share_out(budget, weights, serve, first=self.foreground_chat)
-        return list(grants.values())
 
     def _admit(self, sequence: Sequence) -> bool:
         if len(self.running) >= self.config.max_running or self._is_prefix_in_progress(sequence):
@@ -352,7 +324,7 @@ class Scheduler:
 
     def _victim(self) -> Sequence:
         """The newest background sequence, else the newest."""
-        background = [s for s in self.running if _chat_of(s) != self.foreground_chat]
+        background = [s for s in self.running if s.chat != self.foreground_chat]
         return (background or self.running)[-1]
 
     def _preempt(self, sequence: Sequence) -> None:
@@ -363,10 +335,6 @@ class Scheduler:
         # Before everything that never ran: its text is on somebody's screen.
         self.waiting.insert(0, sequence)
         self.num_preemptions += 1
-
-
-def _chat_of(sequence: Sequence) -> ChatKey:
-    return sequence.request.chat_id or sequence.request.id
 
 
 def _draws(sequence: Sequence) -> tuple[Draw, ...]:

@@ -78,6 +78,11 @@ class Sequence:
         self._keys: list[BlockKey] = []
 
     @property
+    def chat(self) -> str:
+        """Whose it is where chats share something out; a request without a chat is its own."""
+        return self.request.chat_id or self.request.id
+
+    @property
     def num_todo(self) -> int:
         """Tokens without KV; one while decoding, more while a prompt is read."""
         return len(self.tokens) - self.num_computed
