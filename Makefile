@@ -16,7 +16,7 @@ cuda: ## torch for NVIDIA cards in the place of the one for processors; gigabyte
 	@$(BIN)/localpaged doctor
 
 test: $(VENV)/.installed-dev setup ## every test
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto --dist worksteal
 
 lint: $(VENV)/.installed-dev ## formatting, style, types, layers
 	$(BIN)/ruff format --check .

@@ -4,20 +4,33 @@ from __future__ import annotations
 
 import os
 import shutil
+from importlib.metadata import version
 from pathlib import Path
 
+import psutil
 import pytest
 
 from localpaged import paths
 from localpaged.thread_waiting import wait_briefly
 
-# Before any test imports torch, which reads it once.
+# Before any test imports torch, which reads both once. Processes that test side by side have a
+# thread each: two teams of threads on the same cores wait for each other.
 wait_briefly()
+if "PYTEST_XDIST_WORKER" in os.environ:
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+# The size of pytest's own terminal, which readline exports, is not that of a test's.
+for name in ("COLUMNS", "LINES"):
+    os.environ.pop(name, None)
 
 # Before anything imports Triton, which reads it once: kernels run on the CPU. With 0, on a GPU.
 os.environ.setdefault("TRITON_INTERPRET", "1")
 
 MODEL_NAME = "smollm2-135m-instruct"
+
+MOST_WORKERS = 8
+WORKER_BYTES = 2 << 30
+"""Memory of a process that tests: torch, the default model twice, what is dropped late."""
 
 # Before anything replaces it: where `make setup` put the default model.
 _INSTALLED_MODEL = paths.models_dir() / f"{MODEL_NAME}.gguf"
@@ -55,11 +68,15 @@ def home_with_model(home: Path, default_model: Path) -> Path:
 
 def pytest_report_header() -> list[str]:
     """Tell the versions that decide results."""
-    import textual
-    import torch
-    import transformers
+    return [", ".join(f"{name} {version(name)}" for name in ("torch", "transformers", "textual"))]
 
-    return [
-        f"torch {torch.__version__}, transformers {transformers.__version__}, "
-        f"textual {textual.__version__}"
-    ]
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """Three processes for two processors (`-n auto`): a third of a test's time is waiting.
+
+    None where it would have less than WORKER_BYTES of memory.
+    """
+    num_processors = len(os.sched_getaffinity(0))
+    fitting = psutil.virtual_memory().available // WORKER_BYTES
+    return max(1, min(num_processors * 3 // 2, fitting, MOST_WORKERS))

@@ -60,9 +60,10 @@ def bad_models(folder: Path, default_model: Path) -> None:
         ("none.gguf", "no file or folder"),
     ],
 )
-def test_a_file_that_is_no_model_is_named(home, tmp_path, default_model, name, part):
-    bad_models(tmp_path, default_model)
-    path = str(tmp_path / name)
+def test_a_file_that_is_no_model_is_named(home, tmp_path_factory, default_model, name, part):
+    folder = tmp_path_factory.mktemp("bad")  # what is told of a longer path is shortened
+    bad_models(folder, default_model)
+    path = str(folder / name)
     assert_refused(call("ask", "--model", path, "Hi"), 4, path, part)
 
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from localpaged.prompt import ChatModel
     from testkit.scripted_engine import ScriptedEngine
 
-TIMEOUT_S = 10.0
+TIMEOUT_S = 30.0
 SMALL, LARGE = (80, 24), (140, 40)
 
 
