@@ -6,7 +6,7 @@ import gc
 import logging
 import time
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING
 
 from localpaged.config import Settings
@@ -53,8 +53,7 @@ def load_core(
 
     from localpaged.engine.answer import Vocabulary
 
-    if settings.threads is not None:
-        torch.set_num_threads(settings.threads)
+    torch.set_num_threads(settings.threads or _torch_threads())
     machine = machine or ThisMachine()
     device = _choose(machine, settings, on_load)
     layer = machine.open(device)
@@ -73,7 +72,7 @@ def load_core(
     parts = load_parts(opened, fit, layer, on_load)
     give_back()
     core = _core_type(keeping, parts.kv, _computed(fit.formats, device), on_load)(
-        fit.engine,
+        parts.engine,
         parts.runner,
         Vocabulary(
             opened.chat.token_bytes,
@@ -90,10 +89,18 @@ def load_core(
         model_name=opened.name,
         device=device.label,
         dtype=fit.formats.name,
-        context_length=fit.engine.context_length,
+        context_length=parts.engine.context_length,
         load_s=time.perf_counter() - started_s,
     )
     return core, ready
+
+
+@cache
+def _torch_threads() -> int:
+    """Return how many threads torch took by itself; steps of another model may have changed it."""
+    import torch
+
+    return int(torch.get_num_threads())
 
 
 def _choose(machine: Machine, settings: Settings, on_load: OnLoad) -> Device:

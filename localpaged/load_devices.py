@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from localpaged.card_parts import make_card_parts
 from localpaged.config import Settings
 from localpaged.devices import Device, choose_device
 from localpaged.engine.events import LoadEvent
 from localpaged.fitting.fit import Fit
-from localpaged.fitting.pool import blocks_for
 from localpaged.models.opened_model import OpenedModel
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from localpaged.engine.containment import Runner
     from localpaged.engine.device import DeviceLayer
     from localpaged.engine.kv_storage import KVStorage
+    from localpaged.engine.params import EngineConfig
 
 OnLoad = Callable[[LoadEvent], None]
 
@@ -97,10 +98,14 @@ class CardBytes:
 
 @dataclass(frozen=True, slots=True)
 class LoadedParts:
-    """What a core is made of. `weight_bytes` are those that stay."""
+    """What a core is made of. `weight_bytes` are those that stay.
+
+    `engine` is what the fit says, but for blocks that recorded steps take more than was planned.
+    """
 
     runner: Runner
     kv: KVStorage
+    engine: EngineConfig
     weight_bytes: int
 
 
@@ -115,9 +120,9 @@ def load_parts(
     weight_bytes = sum(tensor.nbytes for tensor in {id(t): t for t in state.values()}.values())
     if layer is None:
         kv, runner = _on_processor(opened, fit, state, on_load)
-    else:
-        kv, runner = _on_card(opened, fit, state, layer, on_load)
-    return LoadedParts(runner, kv, weight_bytes)
+        return LoadedParts(runner, kv, fit.engine, weight_bytes)
+    on_card = make_card_parts(opened, fit, state, layer, on_load)
+    return LoadedParts(on_card.runner, on_card.kv, on_card.engine, weight_bytes)
 
 
 def _weights(
@@ -146,8 +151,6 @@ def _on_processor(
     opened: OpenedModel, fit: Fit, state: dict[str, torch.Tensor], on_load: OnLoad
 ) -> tuple[KVStorage, Runner]:
     from localpaged.engine.kv_storage import KVStorage
-    from localpaged.engine.native import NativeDecoder
-    from localpaged.engine.runner import ModelRunner
 
     on_load(LoadEvent("Allocating KV blocks", 0, fit.engine.num_blocks, "blocks"))
     kv = KVStorage(
@@ -157,47 +160,32 @@ def _on_processor(
         dtype=fit.formats.kv,
         host_blocks=fit.engine.host_blocks,
     )
-    decoder = NativeDecoder(opened.config, state)
-    return kv, ModelRunner(decoder, kv, padding_ids=opened.chat.padding_ids)
+    return kv, _processor_runner(opened, fit, state, kv, on_load)
 
 
-def _on_card(
+def _processor_runner(
     opened: OpenedModel,
     fit: Fit,
     state: dict[str, torch.Tensor],
-    layer: DeviceLayer,
+    kv: KVStorage,
     on_load: OnLoad,
-) -> tuple[KVStorage, Runner]:
-    from localpaged.engine.gpu_runner import GpuRunner
-    from localpaged.engine.kv_storage import KVStorage
-    from localpaged.engine.native import NativeDecoder
-    from localpaged.engine.operators import triton_operators
+) -> Runner:
+    import torch
 
-    operators = triton_operators()
-    on_load(LoadEvent("Allocating KV blocks", 0, fit.engine.num_blocks, "blocks"))
-    kv = KVStorage(
-        opened.config,
-        num_blocks=fit.engine.num_blocks,
-        block_size=fit.engine.block_size,
-        dtype=fit.formats.kv,
-        host_blocks=fit.engine.host_blocks,
-        device=layer.torch_device,
-        operators=operators,
-    )
-    # tables of angles are made for this context alone
-    config = replace(opened.config, context_length=fit.engine.context_length)
-    decoder = NativeDecoder(config, state, operators=operators)
-    runner = GpuRunner(
-        decoder,
-        kv,
-        layer,
-        context_blocks=blocks_for(fit.engine.context_length),
-        max_rows=fit.engine.max_running,
-        vocab_size=opened.config.vocab_size,
-        padding_ids=opened.chat.padding_ids,
-        step_tokens=fit.engine.step_tokens,
-    )
-    runner.warm_up(
-        lambda done, total: on_load(LoadEvent("Compiling kernels", done, total, "steps"))
-    )
-    return kv, runner
+    from localpaged.engine.runner import ModelRunner
+
+    threads, padding_ids = torch.get_num_threads(), opened.chat.padding_ids
+    if not fit.formats.has_eight_bit:
+        from localpaged.engine.native import NativeDecoder
+
+        decoder = NativeDecoder(opened.config, state)
+        return ModelRunner(decoder, kv, padding_ids=padding_ids, torch_threads=threads)
+    on_load(LoadEvent("Making a step for this processor"))
+    from localpaged.engine.team_decoder import TeamDecoder
+    from localpaged_kernels.cpu_step.threads import prepare
+
+    prepare()
+    team = TeamDecoder(opened.config, state, threads=threads)
+    # What the sampler has to do is too little for a second thread, which would take a core from
+    # the team when it waits.
+    return ModelRunner(team, kv, padding_ids=padding_ids, torch_threads=1)

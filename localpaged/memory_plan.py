@@ -23,8 +23,11 @@ GRAPHS = 17
 of a short chunk."""
 
 GRAPH_BYTES_A_LAYER = 1 << 20
-"""An estimate until a card was measured: recording decode steps of 32 layers is told by other
-engines to take 20 to 30 MiB."""
+"""An estimate, which is what there is before a step was recorded: loading measures the first one,
+and corrects the pool where it was too low."""
+
+LEFT_BYTES = 128 << 20
+"""What has to be left on a card for who else wants some, after all that was planned is there."""
 
 CARD_RESERVE_BYTES = 512 << 20
 """What no plan can name: code of kernels that is loaded when it is first used, workspaces of
@@ -102,10 +105,17 @@ class MemoryPlan:
             )
 
 
-def working_bytes(config: DecoderConfig, *, step_tokens: int) -> int:
+def working_bytes(
+    config: DecoderConfig, *, step_tokens: int, logits_rows: int = LOGITS_ROWS
+) -> int:
     """Return what a forward pass of `step_tokens` tokens holds besides weights and KV, at most."""
     widest = max(2 * config.intermediate_size, config.qkv_rows) + 4 * config.hidden_size
-    return 4 * (step_tokens * widest + LOGITS_ROWS * config.vocab_size)
+    return 4 * (step_tokens * widest + logits_rows * config.vocab_size)
+
+
+def draws_bytes(config: DecoderConfig, *, max_running: int) -> int:
+    """Return what logits of so many sequences take on a card, with all that is drawn from them."""
+    return 4 * (1 + SAMPLER_COPIES) * max_running * config.vocab_size
 
 
 def rounding_bytes(config: DecoderConfig) -> int:
@@ -120,18 +130,19 @@ def rounding_bytes(config: DecoderConfig) -> int:
     return 2 * words * config.is_tied + max(3 * 4 * layer, 4 * words)
 
 
-def card_working_bytes(config: DecoderConfig, *, step_tokens: int) -> int:
+def card_working_bytes(config: DecoderConfig, *, step_tokens: int, max_running: int) -> int:
     """Return the same for a card: draws happen there, attention has parts, angles are a table."""
-    copies = 4 * SAMPLER_COPIES * LOGITS_ROWS * config.vocab_size
+    draws = draws_bytes(config, max_running=max_running)
     angles = 2 * 4 * config.context_length * config.head_dim
     parts = PARTS_BYTES * config.head_dim
-    return working_bytes(config, step_tokens=step_tokens) + copies + angles + parts
+    layers = working_bytes(config, step_tokens=step_tokens, logits_rows=0)
+    return layers + draws + angles + parts
 
 
-def graph_bytes(config: DecoderConfig) -> int:
+def graph_bytes(config: DecoderConfig, *, max_running: int) -> int:
     """Return what recorded decode steps take: their nodes, and one place for what they compute."""
     nodes = GRAPHS * config.num_layers * GRAPH_BYTES_A_LAYER
-    return nodes + working_bytes(config, step_tokens=LOGITS_ROWS)
+    return nodes + working_bytes(config, step_tokens=max_running, logits_rows=max_running)
 
 
 def card_reserve_bytes(config: DecoderConfig) -> int:

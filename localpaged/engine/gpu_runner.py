@@ -30,7 +30,14 @@ from localpaged.engine.static_batch import StaticBatch
 from localpaged.engine.static_chunk import StaticChunk
 from localpaged.engine.step_ends import StepEnds
 from localpaged.engine.step_plan import PlannedRow, SequenceId, StepPlan, StepResult
-from localpaged.engine.warm_up import LEAST_CHUNK, chunk_row, plain_row, steps_for_nobody
+from localpaged.engine.warm_up import (
+    LEAST_CHUNK,
+    chunk_row,
+    is_decode,
+    plain_row,
+    steps_for_nobody,
+)
+from localpaged.freed_memory import give_back
 
 SHORT_CHUNK = 64
 """Tokens up to which a chunk costs little more than one: the rows that read weights together."""
@@ -81,6 +88,9 @@ class GpuRunner:
             vocab_size=vocab_size,
             has_cascade=has_cascade,
         )
+        self.graph_bytes = 0
+        """What recording one step took of the device, once it was measured."""
+        self._limit_note = ""
         self._sides = Sides(device)
         self._sampler = DeviceSampler(device.torch_device, padding_ids=padding_ids, draw=draw)
         self._ends = StepEnds(device, self._sampler, self._static, logits_of=model.logits)
@@ -109,12 +119,29 @@ class GpuRunner:
         """Why decode steps are no graphs; empty where they are."""
         if not self._has_graphs:
             return "CUDA graphs are switched off."
-        return self._graphs.note or self._chunk_graph.note
+        return self._graphs.note or self._chunk_graph.note or self._limit_note
 
     @property
     def num_graphs(self) -> int:
         """Graphs that were recorded since the start, those that were given up included."""
         return self._graphs.num_captures + self._chunk_graph.num_captures
+
+    @property
+    def most_graphs(self) -> int:
+        """Graphs that there may be at once."""
+        sizes = self._graphs.sizes
+        shared = sum(size > 1 for size in sizes) if self._has_cascade else 0
+        return len(sizes) + shared + 1 if self._has_graphs else 0
+
+    def limit_graphs(self, count: int) -> None:
+        """Record no more than `count` steps, one at least, as the device has room for no more."""
+        count = max(count, 1)
+        self._limit_note = (
+            f"The card has room for {count} of {self.most_graphs} recorded steps; the others are"
+            " started operator by operator."
+        )
+        self._graphs.limit = max(count - 1, 1)
+        self._chunk_graph.limit = min(count - 1, 1)
 
     def warm_up(self, on_progress: OnProgress = lambda done, total: None) -> None:
         """Compile what steps need, and record the step of one row; at the end of loading.
@@ -129,19 +156,32 @@ class GpuRunner:
 
     def _warm_parts(self) -> list[Callable[[], object]]:
         """Return what is done for nobody while loading; one part records the step of one row."""
-        one_row = plain_row(1, num_blocks=1, block_size=self._kv.block_size)
-        parts: list[Callable[[], object]] = [partial(self.run, StepPlan((one_row,), ()))]
         if not self._device.compiles:
-            return parts if self._has_graphs else []
-        parts += [partial(self.run, step) for step in self._steps_for_nobody]
+            return [self._record] if self._has_graphs else []
+        parts: list[Callable[[], object]] = []
         if self._has_graphs:
             parts += [
                 partial(self._try, size, has_groups)
                 for size in self._graphs.sizes
                 for has_groups in (False, True)[: 1 + (self._has_cascade and size > 1)]
             ]
-            parts.append(self._try_chunk)
-        return [*parts, self._try_moves]
+            parts += [self._try_chunk]
+        wide = [step for step in self._steps_for_nobody if not is_decode(step)]
+        parts += [partial(self.run, step) for step in wide]
+        parts += [self._try_moves]
+        if self._has_graphs:
+            parts += [self._record]
+        return parts + [partial(self.run, s) for s in self._steps_for_nobody if is_decode(s)]
+
+    def _record(self) -> None:
+        """Record the step of one row and measure what that takes of the device."""
+        give_back()
+        before = self._device.free_bytes()
+        row = plain_row(1, num_blocks=1, block_size=self._kv.block_size)
+        for _ in range(2):  # some of it is taken when a graph is first replayed
+            self.run(StepPlan((row,), ()))
+        give_back()
+        self.graph_bytes = max(before - self._device.free_bytes(), 0)
 
     def _try(self, size: int, has_groups: bool) -> None:
         """Do a decode step for nobody without recording it."""

@@ -28,7 +28,8 @@ class DecodeGraphs:
     `work(size, has_groups)` is a step on static memory; there is a graph for rows that share a
     beginning and one for those that do not. Graphs hold addresses of the KV, so they are given up
     when `address()` is another one than when they were recorded. After a step could not be recorded
-    no other is tried: `note` then says why steps without a graph go operator by operator.
+    no other is tried: `note` then says why steps without a graph go operator by operator. They
+    do so, too, where `limit` graphs are there.
     """
 
     def __init__(
@@ -42,6 +43,7 @@ class DecodeGraphs:
         self.sizes = graph_sizes(max_rows)
         self.note = ""
         self.num_captures = 0
+        self.limit: int | None = None
         self._device = device
         self._work = work
         self._address = address
@@ -60,7 +62,7 @@ class DecodeGraphs:
         if graph is not None:
             graph.replay()
             return
-        if self.note:
+        if self.note or (self.limit is not None and len(self._graphs) >= self.limit):
             self._work(size, has_groups)
             return
         try:

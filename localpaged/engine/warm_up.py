@@ -75,6 +75,11 @@ def steps_for_nobody(
     return [StepPlan(rows, ()) for rows in steps]
 
 
+def is_decode(step: StepPlan) -> bool:
+    """Return whether all rows of a step are decodes, which are recorded where that is possible."""
+    return all(row.is_decode for row in step.rows)
+
+
 def _row(
     number: int,
     num_tokens: int,

@@ -9,7 +9,13 @@ from localpaged.config import Settings
 from localpaged.decoder_config import DecoderConfig
 from localpaged.engine.params import BLOCK_SIZE_TOKENS, EngineConfig
 from localpaged.fitting.formats import NumberFormats, choose_formats
-from localpaged.fitting.pool import blocks_for, size_pool, smallest_context, step_tokens_on
+from localpaged.fitting.pool import (
+    blocks_for,
+    running_on,
+    size_pool,
+    smallest_context,
+    step_tokens_on,
+)
 from localpaged.fitting.room import Room
 from localpaged.memory_plan import (
     PINNED_ROUNDING_BYTES,
@@ -115,11 +121,12 @@ def fixed_plan(opened: ModelSize, formats: NumberFormats, room: Room) -> MemoryP
     config, step_tokens = opened.config, step_tokens_on(room.device)
     weights = opened.weight_bytes(formats.projections.itemsize)
     if room.device.is_cuda:
+        max_running = running_on(config, room)
         return MemoryPlan(
             weights,
             0,
-            card_working_bytes(config, step_tokens=step_tokens),
-            graph_bytes(config),
+            card_working_bytes(config, step_tokens=step_tokens, max_running=max_running),
+            graph_bytes(config, max_running=max_running),
             card_reserve_bytes(config),
         )
     # The 4-bit copies are the file's own numbers; the dense ones are counted at their widest.

@@ -8,6 +8,7 @@ from localpaged.devices import Device
 from localpaged.engine.params import BLOCK_SIZE_TOKENS, EngineConfig
 from localpaged.errors import ConfigError, NoRoom
 from localpaged.fitting.room import Room, room_on
+from localpaged.memory_plan import draws_bytes
 
 MAX_DRAFTS = 8
 """Tokens a sequence may guess in one step; how many are worth it is measured."""
@@ -20,6 +21,14 @@ STEP_TOKENS = 512
 CARD_STEP_TOKENS = 2_048
 """Tokens of one step at most: enough for matrices to be multiplied at full speed, few enough for
 answers to go on streaming."""
+
+MAX_RUNNING = 64
+CARD_MAX_RUNNING = 256
+"""Sequences that decode together at most. A card reads its weights once for all of them; what more
+of them cost is room for logits."""
+
+DRAWS_SHARE_OF_CARD = 1 / 16
+"""Of a card's memory, for logits and draws of so many; else there are as many as elsewhere."""
 
 KV_SHARE_OF_FREE_MEMORY = 0.25
 """Of the machine's memory, which other programs want as well."""
@@ -74,6 +83,7 @@ def size_pool(
         context_length=min(context, num_blocks * BLOCK_SIZE_TOKENS),
         initial_blocks=min(blocks_for(context), num_blocks) if grows else None,
         slab_blocks=-(-blocks_for(context) // SLABS_PER_CHAT) if grows else None,
+        max_running=running_on(config, room),
         step_tokens=step_tokens_on(room.device),
         host_blocks=settings.host_memory_bytes // block_bytes,
         max_drafts=MAX_DRAFTS,
@@ -89,6 +99,15 @@ def smallest_context(config: DecoderConfig, settings: Settings, device: Device) 
 def step_tokens_on(device: Device) -> int:
     """Return how many tokens a step may have."""
     return CARD_STEP_TOKENS if device.is_cuda else STEP_TOKENS
+
+
+def running_on(config: DecoderConfig, room: Room) -> int:
+    """Return how many sequences may decode together: more than a few where that costs little."""
+    if not room.device.is_cuda:
+        return MAX_RUNNING
+    draws = draws_bytes(config, max_running=CARD_MAX_RUNNING)
+    is_small = draws <= DRAWS_SHARE_OF_CARD * room.total_bytes
+    return CARD_MAX_RUNNING if is_small else MAX_RUNNING
 
 
 def blocks_for(num_tokens: int) -> int:

@@ -6,6 +6,7 @@ The card's layer is the fake one on the CPU, which counts; everything else is wh
 from __future__ import annotations
 
 import os
+import weakref
 
 import pytest
 import torch
@@ -19,6 +20,7 @@ from localpaged.engine_factory import load_core
 from localpaged.errors import ConfigError, NoRoom
 from localpaged.kv_files.folder import kv_root
 from localpaged.load_devices import CardBytes, ThisMachine
+from localpaged.memory_plan import LEFT_BYTES
 from localpaged.models.open_model import open_model
 from testkit.engine_runs import make_request, run
 from testkit.fake_device import FakeDevice
@@ -127,6 +129,65 @@ def test_kernels_are_compiled_while_it_is_loaded(opened):
     assert built and machine.layer.num_captures == 1
     answer(core)
     assert set(machine.layer.built) == built
+
+
+class HeavyGraphs(SmallDevice):
+    """A card on which each recorded step takes so much, and pools what they are made with."""
+
+    def __init__(self, free_bytes, *, graph_bytes):
+        super().__init__(free_bytes)
+        self.graph_bytes = graph_bytes
+        self.left = weakref.WeakSet()
+
+    def capture(self, work):
+        graph = super().capture(work)
+        self.left.add(graph)
+        return graph
+
+    def free_bytes(self):
+        return self.free - len(self.left) * self.graph_bytes
+
+
+def load_heavy(opened, *, graph_bytes, free_bytes, **settings):
+    machine = CardMachine()
+    machine.layer = HeavyGraphs(free_bytes, graph_bytes=graph_bytes)
+    looks = [8 * GIB]
+
+    def free():
+        return looks.pop() if looks else free_bytes - len(machine.layer.left) * graph_bytes
+
+    machine.layer.free_bytes = free
+    core, _, events = load(opened, machine, **settings)
+    return core, [event.stage for event in events], machine.layer
+
+
+def test_its_pool_gives_room_to_recorded_steps_that_take_more_than_was_planned(opened):
+    plenty, stages, _ = load_heavy(opened, graph_bytes=1 << 20, free_bytes=GIB)
+    assert "Making room for recorded steps" not in stages
+    # one step is recorded, fifteen may follow, and some is to be left: 2 MiB are missing
+    free_bytes = LEFT_BYTES + (16 << 20) - (2 << 20)
+    core, stages, layer = load_heavy(opened, graph_bytes=1 << 20, free_bytes=free_bytes)
+    assert "Making room for recorded steps" in stages
+    block_bytes = plenty.snapshot().block_bytes
+    given = plenty.config.num_blocks - core.config.num_blocks
+    assert given == (2 << 20) // block_bytes
+    assert core.config.context_length == plenty.config.context_length
+    assert len(layer.left) == 1, "the first runner's step is gone"
+    assert len(answer(core)) == 4
+    core.check()
+
+
+def test_where_the_pool_has_no_block_to_spare_fewer_steps_are_recorded(opened):
+    free_bytes = LEFT_BYTES + (6 << 20)
+    core, _, layer = load_heavy(
+        opened, graph_bytes=1 << 20, free_bytes=free_bytes, context_tokens=512
+    )
+    assert core.config.num_blocks == 32
+    assert core.snapshot().runner_note.startswith("The card has room for 6 of 16 recorded steps")
+    requests = [make_request(f"{i}", [i + 3] * 5, max_tokens=3) for i in range(9)]
+    outcomes = run(core, requests)
+    assert all(len(outcome.token_ids) == 3 for outcome in outcomes.values())
+    assert len(layer.left) <= 6
 
 
 def test_its_bytes_are_told_by_purpose_before_it_is_loaded(opened):

@@ -125,6 +125,18 @@ def test_on_a_card_the_plan_has_all_its_parts_and_what_is_left_is_kv():
     assert plenty.engine.num_blocks == FULL_CHATS * blocks_for(40_960)
 
 
+@pytest.mark.parametrize(("vocab_size", "gib", "most"), [
+    (151_936, 8, 64), (151_936, 24, 256), (32_000, 8, 256), (151_936, 139, 256),
+])  # fmt: skip
+def test_as_many_decode_together_as_a_sixteenth_of_the_card_has_room_for(vocab_size, gib, most):
+    model = replace(BIG, config=replace(BIG.config, vocab_size=vocab_size, num_layers=2))
+    room = card(gib)
+    fit = require_fit(model, Settings("m"), replace(room, total_bytes=gib * GIB))
+    assert fit.engine.max_running == most
+    assert fit.plan.working_bytes > most * vocab_size * 4 * 6
+    assert require_fit(model, Settings("m"), room.of_processor()).engine.max_running == 64
+
+
 def test_formats_of_a_card_are_16_bits_unless_others_are_asked_for():
     def of(**asked):
         formats = require_fit(BIG, Settings("m", **asked), card(23)).formats
