@@ -220,6 +220,7 @@ ACTIONS = (
     Action("why", "Why was this not cached?", IN_TRANSCRIPT, "w", slash="why"),
     Action("palette", "All commands", APP, "^P", "ctrl+p", "commands", footer="commands"),
     Action("help", "Help", APP, "F1", "f1", "help", footer="help"),
+    Action("settings", "What is set, where files are", APP, "F2", "f2", "settings"),
     Action(
         *("theme", "Dark or light, remembered", APP, "", "", "theme"),
         argument="dark, light, contrast or ansi",

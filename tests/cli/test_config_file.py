@@ -141,13 +141,13 @@ def test_a_byte_order_mark_is_no_mistake(write_config):
 
 
 def test_the_config_command_is_read_by_people_and_programs(write_config):
-    path = write_config("[sampling]\nseed = 7\n[keymap]\nhelp = 'f2'\n")
+    path = write_config("[sampling]\nseed = 7\n[keymap]\nhelp = 'f9'\n")
     shown = call("config").out
     assert str(path) in shown
     assert any(
         line.split() == ["sampling.seed", "7", "config", "file"] for line in shown.splitlines()
     )
-    assert sources()["keymap.help"] == ("f2", "config file")
+    assert sources()["keymap.help"] == ("f9", "config file")
 
 
 def test_paths_are_told_and_nothing_is_made(home):

@@ -34,7 +34,7 @@ def keymap_of(text: str) -> dict[str, str]:
 
 @SIZES
 async def test_another_key_works_and_footer_help_and_palette_tell_it(size):
-    keymap = keymap_of('new_chat = "ctrl+e"\nhelp = ["f2", "alt+h"]\nresume = "f8"')
+    keymap = keymap_of('new_chat = "ctrl+e"\nhelp = ["f9", "alt+h"]\nresume = "f8"')
     engine = ScriptedEngine([["word "] * 50])
     with open_service(engine) as service:
         async with stage(service, engine, size=size, keymap=keymap) as shown:
@@ -84,11 +84,11 @@ async def test_two_actions_can_exchange_their_keys():
 @SIZES
 async def test_keys_of_the_compare_screen_are_the_users_own_too(size):
     keymap = keymap_of(
-        'compare_keep = "w"\ncompare_zoom = ["Z", "f7"]\ncompare_write = "alt+w"\nhelp = "f2"'
+        'compare_keep = "w"\ncompare_zoom = ["Z", "f7"]\ncompare_write = "alt+w"\nhelp = "f9"'
     )
     async with comparing("/compare n=2 Sky?", size=size, keymap=keymap) as (shown, screen):
         await finish(shown, screen)
-        assert "w keep" in shown.text and "Z F7 zoom" in shown.text and "F2 help" in shown.text
+        assert "w keep" in shown.text and "Z F7 zoom" in shown.text and "F9 help" in shown.text
         assert "Alt+W: go on with all" in shown.text or "Alt+W: go on with both" in shown.text
         await shown.press("k", "z")
         assert not screen.model.kept and not screen.model.is_zoomed
@@ -96,22 +96,22 @@ async def test_keys_of_the_compare_screen_are_the_users_own_too(size):
         assert len(screen.model.kept) == 1 and screen.model.is_zoomed
         await shown.press("f7", "f1")
         assert not screen.model.is_zoomed and shown.app.screen is screen
-        await shown.press("f2")
+        await shown.press("f9")
         assert isinstance(shown.dialog, HelpScreen)
         assert "Z F7" in shown.text
-        await shown.press("f2", "alt+w", "w")
+        await shown.press("f9", "alt+w", "w")
         assert screen.prompt.text == "w"
 
 
 async def test_what_opens_a_screen_closes_it_and_opens_its_help_whichever_key_it_has():
-    keymap = keymap_of('blocks = "f7"\nbrowse = "f8"\nhelp = "f2"')
+    keymap = keymap_of('blocks = "f7"\nbrowse = "f8"\nhelp = "f9"')
     engine = ScriptedEngine()
     with open_service(engine) as service:
         async with stage(service, engine, size=LARGE, keymap=keymap) as shown:
             for key in ("f7", "f8"):
-                await shown.press(key, "f2")
+                await shown.press(key, "f9")
                 assert isinstance(shown.dialog, HelpScreen)
-                await shown.press("f2", key)
+                await shown.press("f9", key)
                 assert shown.dialog is None
 
 

@@ -19,6 +19,7 @@ from localpaged.tui.commands.drafts import DraftCommands
 from localpaged.tui.commands.history import HistoryCommands
 from localpaged.tui.commands.memory import MemoryCommands
 from localpaged.tui.commands.options import OptionCommands
+from localpaged.tui.commands.settings import SettingsCommands
 from localpaged.tui.commands.tokens import TokenCommands
 from localpaged.tui.commands.writing import WritingCommands
 from localpaged.tui.keys import ACTIONS, BY_SLASH, OTHER_NAMES, commands, key_of, names_of
@@ -106,6 +107,7 @@ class Commands(CommandGroup):
             "palette": self.palette,
             "help": self.show_help,
             "theme": options.choose_theme,
+            "settings": SettingsCommands(app, screen).show,
             "quit": app.ask_to_quit,
         }
         # what a slash command does with the text behind it; False gives it back to the prompt

@@ -61,6 +61,7 @@ DOORS: dict[str, Door] = {
     "chats": _key("ctrl+s"),
     "blocks": _key("f3"),
     "stats": _key("f4"),
+    "settings": _key("f2"),
     "history": _key("f6"),
     "find": _action("find"),
     "why": _action("why"),
