@@ -98,7 +98,7 @@ def _model_lines(model: ModelStats, look: Look) -> list[str]:
             "" if fill is None else f"held slots {100 * fill:.0f} % full",
         ),
         _host_line(model, look),
-        f"graphs    {visible(model.runner_note)}" if model.runner_note else "",
+        f"graphs    {visible(model.graphs)}" if model.graphs else "",
         look.join(
             f"speed     prefill {rate(rates.prefill_tokens_per_s)}",
             f"decode {rate(rates.decode_tokens_per_s)}",

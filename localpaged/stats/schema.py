@@ -268,6 +268,13 @@ class ModelStats:
     runner_note: str = ""
 
     @property
+    def graphs(self) -> str:
+        """How a card's decode steps are launched, as untrusted text; empty on the processor."""
+        if self.runner_note or not self.device.startswith("cuda"):
+            return self.runner_note
+        return "decode steps are recorded"
+
+    @property
     def kv_bytes(self) -> int:
         """KV memory there is."""
         return self.blocks.total_bytes

@@ -89,8 +89,10 @@ def test_a_curve_shows_the_latest_points_that_fit():
     assert len(narrow) == 10 and narrow.endswith("█ ▂")
 
 
-def test_a_card_without_graphs_says_why_and_one_with_them_says_nothing(told):
+def test_a_card_says_that_its_steps_are_recorded_or_why_they_are_not(told):
     assert "graphs " not in snapshot_text(told, Look())
+    recorded = replace(told, models=(replace(told.models[0], device="cuda:0"),))
+    assert "graphs    decode steps are recorded" in snapshot_text(recorded, Look())
     noted = replace(told.models[0], runner_note=f"CUDA graphs are switched off.{HOSTILE}")
     text = snapshot_text(replace(told, models=(noted,)), Look())
     assert "graphs    CUDA graphs are switched off." in text

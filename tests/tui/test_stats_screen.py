@@ -57,6 +57,18 @@ async def test_the_overview_tells_memory_classes_fill_rates_latencies_and_counts
 
 
 @BOTH
+async def test_a_cards_steps_are_told_to_be_recorded_or_why_they_are_not(size):
+    async with dashboard(one(device="cuda:0"), size=size) as shown:
+        assert "decode steps" in shown.text
+    note = f"CUDA graphs are switched off.{HOSTILE}"
+    async with dashboard(one(device="cuda:0", runner_note=note), size=size) as shown:
+        assert "CUDA graphs" in shown.text
+        assert all(cell_len(line) <= size[0] for line in shown.lines)
+    async with dashboard(one(), size=size) as shown:
+        assert "decode steps" not in shown.text
+
+
+@BOTH
 async def test_each_curve_has_a_scale_and_its_time(size):
     async with dashboard(one(), size=size) as shown:
         lines = shown.lines

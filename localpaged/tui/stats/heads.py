@@ -12,6 +12,7 @@ from localpaged.tui.stats.plots import Pen
 LABEL_CELLS = 9
 WIDE_CELLS = 110
 MOST_BAR_CELLS, LEAST_BAR_CELLS = 44, 8
+LEAST_LAST_CELLS = 12
 DEVICE_CELLS = 16
 IMPORTANT = 3
 """Of what is told of memory: device, process, and how much is used."""
@@ -109,10 +110,12 @@ class _Head:
                 (share, Ink(" filled of those held", Role.DIM)),
                 (Ink(filled), Ink(" tok", Role.FAINT)),
             ]
+            if model.graphs and self._cells < WIDE_CELLS:
+                told.pop()  # how a card is driven matters more
         if model.host.total_blocks:
             used = f"{grouped(model.host.used_blocks)} of {grouped(model.host.total_blocks)} blocks"
             told.append(_told("host", used))
-        return self._row("Slots", bar, told)
+        return self._row("Slots", bar, told, last=model.graphs)
 
     def _totals(self) -> InkLine:
         model, totals = self._model, self._model.totals
@@ -132,8 +135,11 @@ class _Head:
             ],
         )
 
-    def _row(self, label: str, bar: list[BarPart], parts: list[Part]) -> InkLine:
-        """A label, a bar, and as many parts as fit whole."""
+    def _row(self, label: str, bar: list[BarPart], parts: list[Part], *, last: str = "") -> InkLine:
+        """A label, a bar, as many parts as fit whole, and as much of the untrusted `last` as fits.
+
+        What is left out ends the row.
+        """
         row = [Ink(f"{label:<{LABEL_CELLS}}", Role.DIM)]
         if bar:
             row += bar_inks(bar, self._bar_cells, self._pen)
@@ -142,6 +148,10 @@ class _Head:
             if ink_cells([*row, gap, *part]) > self._cells:
                 break
             row += [gap, *part]
+        room = self._cells - ink_cells(row) - len(self._gap)
+        if last and room >= LEAST_LAST_CELLS:
+            text = named(last, room, ellipsis=self._pen.glyphs.ellipsis).rstrip()
+            row += [Ink(self._gap), Ink(text, Role.DIM)]
         return fitted(row, self._cells)
 
 
