@@ -22,6 +22,7 @@ from localpaged.engine.kv_storage import KVStorage, block_bytes
 from localpaged.engine.native import NativeDecoder
 from localpaged.engine.params import BLOCK_SIZE_TOKENS, SamplingParams
 from localpaged.engine.step_plan import PlannedRow, StepPlan
+from localpaged.engine.team_decoder import TeamDecoder
 from localpaged.models.catalogue import DEFAULT_MODEL
 from localpaged.models.open_model import open_model
 from localpaged.models.weights import load_state
@@ -30,7 +31,9 @@ TEXT = Path(__file__).parent.parent / "tests" / "data" / "prose.txt"
 CHUNK_TOKENS = 256
 
 
-def perplexity(decoder: NativeDecoder, token_ids: list[int], *, kv_dtype: torch.dtype) -> float:
+def perplexity(
+    decoder: NativeDecoder | TeamDecoder, token_ids: list[int], *, kv_dtype: torch.dtype
+) -> float:
     """Return exp of the mean negative log likelihood of every token after the first."""
     num_blocks = -(-len(token_ids) // BLOCK_SIZE_TOKENS)
     kv = KVStorage(
@@ -79,10 +82,12 @@ def main() -> None:
             print(f"| {names[0]} | {names[1]} | {num_bytes:,} | {value:.4f} |", flush=True)
     if can_be_eight_bit(opened.config):
         state = to_eight_bit(opened.config, load_state(opened, dtype=torch.bfloat16))
-        decoder = NativeDecoder(opened.config, state)
-        value = perplexity(decoder, token_ids, kv_dtype=torch.bfloat16)
-        num_bytes = block_bytes(opened.config, torch.bfloat16, block_size=1)
-        print(f"| int8 | bfloat16 | {num_bytes:,} | {value:.4f} |")
+        team = TeamDecoder(opened.config, state, threads=torch.get_num_threads())
+        for kv_dtype in (torch.bfloat16, torch.int8):
+            value = perplexity(team, token_ids, kv_dtype=kv_dtype)
+            num_bytes = block_bytes(opened.config, kv_dtype, block_size=1)
+            name = str(kv_dtype).removeprefix("torch.")
+            print(f"| int8 | {name} | {num_bytes:,} | {value:.4f} |", flush=True)
 
 
 if __name__ == "__main__":

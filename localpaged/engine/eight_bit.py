@@ -10,6 +10,7 @@ all turns but one are folded into weights, too; only what `down` reads is turned
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 
 import torch
@@ -28,21 +29,12 @@ PROJECTIONS = ("qkv.weight", "o.weight", "gate_up.weight", "down.weight", "head.
 
 
 def can_be_eight_bit(config: DecoderConfig) -> bool:
-    """Whether this processor and this torch multiply 8-bit numbers fast, and the model allows it.
-
-    AMX, where it is, multiplies bfloat16 as fast as is needed.
-    """
+    """Whether this processor adds products of 8-bit numbers at once, and the model allows it."""
     abilities = torch.cpu.get_capabilities()
     is_fast = any(abilities.get(name) for name in ("avx512_vnni", "avx_vnni"))
-    has_operator = (
-        torch.backends.quantized.engine in ("x86", "fbgemm")
-        and hasattr(torch, "_make_per_channel_quantized_tensor")
-        and hasattr(torch.ops.quantized, "linear_dynamic")
-    )
     widths = (config.hidden_size, config.intermediate_size, config.head_dim)
     blocks = [_block_of(width) for width in widths]
-    has_amx = bool(abilities.get("amx_bf16"))
-    return is_fast and has_operator and not has_amx and min(blocks) >= SMALLEST_BLOCK
+    return is_fast and os.name == "posix" and min(blocks) >= SMALLEST_BLOCK
 
 
 def to_eight_bit(config: DecoderConfig, state: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:

@@ -10,7 +10,7 @@ State dict, all of one dtype; D = head_dim, H = heads, G = KV heads:
   rope_factors [D/2] float32, optional
 Beside a projection's .weight there may be .four_bit and .four_bit_scales, see `linear`.
 A model in 8 bits (see `eight_bit`) has .eight_bit and .eight_bit_scales instead of the weights of
-projections and head, down.turn, no norms but q_norm and k_norm, and computes in float32.
+projections and head, down.turn, and no norms but q_norm and k_norm; `team_decoder` computes it.
 """
 
 from __future__ import annotations
@@ -47,21 +47,18 @@ class NativeDecoder:
         self._layers = [
             _Layer(config, state, self.operators, index) for index in range(config.num_layers)
         ]
-        self._norm = state.get("norm.weight")
-        is_eight_bit = "head.eight_bit" in state
-        has_own_head = is_eight_bit or not config.is_tied
-        self._head = make_linear(state, "head" if has_own_head else "embed")
-        self._dtype = torch.float32 if is_eight_bit else self._embed.dtype
+        self._norm = state["norm.weight"]
+        self._head = make_linear(state, "embed" if config.is_tied else "head")
         self._rope = RopeTable(
             config,
-            dtype=self.operators.rope_dtype or self._dtype,
+            dtype=self.operators.rope_dtype or self._embed.dtype,
             device=self._embed.device,
             factors=state.get("rope_factors"),
         )
 
     def forward(self, batch: Batch, kv: KVStorage) -> torch.Tensor:
         """See PagedModel."""
-        hidden = F.embedding(batch.token_ids, self._embed).to(self._dtype)
+        hidden = F.embedding(batch.token_ids, self._embed)
         angles = self.operators.angles(self._rope, batch.positions)
         added = None
         for layer, layer_kv in zip(self._layers, kv.layers, strict=True):
@@ -87,9 +84,8 @@ class _Layer:
         prefix = f"layers.{index}."
         self._config = config
         self._operators = operators
-        self._is_eight_bit = prefix + "qkv.eight_bit" in state
-        self._attn_norm = state.get(prefix + "attn_norm.weight")
-        self._mlp_norm = state.get(prefix + "mlp_norm.weight")
+        self._attn_norm = state[prefix + "attn_norm.weight"]
+        self._mlp_norm = state[prefix + "mlp_norm.weight"]
         self._q_norm = state.get(prefix + "q_norm.weight")
         self._k_norm = state.get(prefix + "k_norm.weight")
         self._qkv = make_linear(state, prefix + "qkv")
@@ -137,7 +133,5 @@ class _Layer:
             scale=config.head_dim**-0.5,
             window=config.sliding_window,
             kv_scales=kv.scales,
-            # In 8 bits the exact sums of float32 are nobody's: 16-bit numbers need no widening.
-            decode_dtype=torch.bfloat16 if self._is_eight_bit else None,
         )
         return out.flatten(1)

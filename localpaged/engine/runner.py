@@ -20,17 +20,26 @@ class ModelRunner:
     """Copies, batch, model, sampler. Engine thread only; holds no state of any request.
 
     `padding_ids` are the logits that stand for no token: a head may be wider than the tokenizer.
+    `torch_threads` are torch's in a step, unless others were chosen by whoever made this.
     """
 
     def __init__(
-        self, model: PagedModel, kv: KVStorage, *, padding_ids: Sequence[int] = ()
+        self,
+        model: PagedModel,
+        kv: KVStorage,
+        *,
+        padding_ids: Sequence[int] = (),
+        torch_threads: int | None = None,
     ) -> None:
         self._model = model
         self._kv = kv
         self._padding_ids = torch.tensor(padding_ids, dtype=torch.int64)
+        self._torch_threads = torch_threads
 
     def run(self, plan: StepPlan) -> StepResult:
         """Compute the plan's tokens and sample its sampled rows."""
+        if self._torch_threads not in (None, torch.get_num_threads()):
+            torch.set_num_threads(self._torch_threads)
         with torch.inference_mode():
             return self._run(plan)
 

@@ -73,14 +73,14 @@ def _on_processor(config: DecoderConfig, settings: Settings, room: Room) -> Numb
 
     abilities = torch.cpu.get_capabilities()
     is_fast = any(abilities.get(name) for name in FAST_BFLOAT16)
-    if settings.dtype == "float32" or (settings.dtype == "auto" and not is_fast):
-        kv = _kv_dtype(settings, torch.float32)
-        return NumberFormats(torch.float32, torch.float32, kv, has_four_bit=False)
     if settings.dtype == "auto" and can_be_eight_bit(config):
         kv = _kv_dtype(settings, torch.bfloat16)
         return NumberFormats(
             torch.bfloat16, torch.bfloat16, kv, has_four_bit=False, has_eight_bit=True
         )
+    if settings.dtype == "float32" or (settings.dtype == "auto" and not is_fast):
+        kv = _kv_dtype(settings, torch.float32)
+        return NumberFormats(torch.float32, torch.float32, kv, has_four_bit=False)
     # Without AMX a core multiplies float32 matrices faster than bfloat16 ones; it is a matter of
     # memory whether the weights can be kept that wide.
     wide_bytes = torch.float32.itemsize * count_parameters(config)

@@ -11,7 +11,7 @@ from localpaged.engine.native import NativeDecoder
 from localpaged.models.open_model import open_model
 from localpaged.models.weights import load_state
 from testkit.decoders import load_eight_bit, make_decoder_core
-from testkit.decoders import needs_eight_bit_operator as needs_operator
+from testkit.decoders import needs_eight_bit as needs_operator
 from testkit.engine_runs import make_request, run
 from testkit.tiny_model import FAMILIES, save_tiny_model
 

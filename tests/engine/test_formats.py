@@ -32,10 +32,12 @@ def formats_on(monkeypatch, folder, abilities, **settings):
             {"avx512_bf16": True, "avx512_vnni": True, "amx_bf16": True},
             torch.bfloat16,
             torch.bfloat16,
-            4,
+            8,
         ),
+        ({"avx2": True, "avx_vnni": True}, torch.bfloat16, torch.bfloat16, 8),
+        ({"avx512_bf16": True, "amx_bf16": True}, torch.bfloat16, torch.bfloat16, 4),
     ],
-    ids=["unknown", "no bfloat16", "bfloat16", "VNNI", "AMX"],
+    ids=["unknown", "no bfloat16", "bfloat16", "VNNI", "VNNI and AMX", "VNNI alone", "AMX"],
 )
 def test_a_processor_gets_what_it_is_fast_at(
     monkeypatch, folder, abilities, activations, projections, few_bits

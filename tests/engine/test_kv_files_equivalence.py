@@ -15,7 +15,7 @@ from testkit.decoders import (
     load_decoder,
     load_eight_bit,
     make_decoder_core,
-    needs_eight_bit_operator,
+    needs_eight_bit,
 )
 from testkit.engine_runs import Outcome, collect, make_request, run
 from testkit.kv_keeping import ManualKeeper, NeverTimer
@@ -59,7 +59,7 @@ class Life:
         ("llama", torch.int8, load_decoder),
         ("qwen3", torch.float32, load_decoder),
         ("mistral", torch.float32, load_decoder),
-        pytest.param("llama", torch.bfloat16, load_eight_bit, marks=needs_eight_bit_operator),
+        pytest.param("llama", torch.bfloat16, load_eight_bit, marks=needs_eight_bit),
     ],
 )
 def test_an_answer_after_a_restart_is_the_same(tmp_path, family, kv_dtype, load):

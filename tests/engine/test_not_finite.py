@@ -7,7 +7,7 @@ from testkit.decoders import (
     load_decoder,
     load_eight_bit,
     make_decoder_core,
-    needs_eight_bit_operator,
+    needs_eight_bit,
 )
 from testkit.engine_runs import make_request, run
 from testkit.tiny_model import save_tiny_model
@@ -17,7 +17,7 @@ BROKEN = 299
 
 @pytest.fixture(
     scope="module",
-    params=["float32", pytest.param("int8", marks=needs_eight_bit_operator)],
+    params=["float32", pytest.param("int8", marks=needs_eight_bit)],
 )
 def decoder(request, tmp_path_factory):
     folder = save_tiny_model(tmp_path_factory.mktemp("model"), "llama")

@@ -19,6 +19,7 @@ from localpaged.engine.native import NativeDecoder
 from localpaged.engine.operators import Operators
 from localpaged.engine.params import EngineConfig
 from localpaged.engine.runner import ModelRunner
+from localpaged.engine.team_decoder import TeamDecoder
 from localpaged.models.open_model import open_model
 from localpaged.models.weights import load_state
 
@@ -32,20 +33,21 @@ def load_decoder(
     return NativeDecoder(opened.config, state, operators=operators), opened
 
 
-def load_eight_bit(path: Path) -> tuple[NativeDecoder, Any]:
+def load_eight_bit(path: Path, *, threads: int = 2) -> tuple[TeamDecoder, Any]:
     """Return the decoder with its weights rounded to 8 bits, and the opened model."""
     opened = open_model(path)
     state = to_eight_bit(opened.config, load_state(opened, dtype=torch.float32))
-    return NativeDecoder(opened.config, state), opened
+    return TeamDecoder(opened.config, state, threads=threads), opened
 
 
-needs_eight_bit_operator = pytest.mark.skipif(
-    torch.backends.quantized.engine not in ("x86", "fbgemm"), reason="no 8-bit operator here"
+needs_eight_bit = pytest.mark.skipif(
+    not any(torch.cpu.get_capabilities().get(name) for name in ("avx512_vnni", "avx_vnni")),
+    reason="this processor has no VNNI",
 )
 
 
 def make_decoder_core(
-    decoder: NativeDecoder,
+    decoder: NativeDecoder | TeamDecoder,
     *,
     num_blocks: int = 256,
     token_bytes: tuple[bytes, ...] = (),

@@ -1,0 +1,231 @@
+"""Attention through block tables: some queries over the keys of a sequence, piece by piece.
+
+Keys are read in pieces of PIECE tokens, which are put together in order. So what a query gets
+depends on its own sequence alone, whoever reads the same piece with it, and on whichever thread.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numba import njit
+
+from localpaged_kernels.cpu_step.llvm_code import BFLOAT16, FLOAT32, INT8, LANES
+from localpaged_kernels.cpu_step.memory import f32, i64
+from localpaged_kernels.cpu_step.rows import FAST, copy_row
+from localpaged_kernels.cpu_step.vectors import exponentials, make_scores, make_weigh, make_widen
+
+PIECE = 256
+"""Keys of which the softmax is taken at once."""
+
+TILE_ROWS = 32
+"""Rows, a query's head each, for which a piece is read at once."""
+
+ROWS = 4
+"""Rows of one call of the loops in registers."""
+
+_score_1, _score_2, _score_3, _score_4 = (make_scores(rows + 1) for rows in range(ROWS))
+_weigh_1, _weigh_2, _weigh_3, _weigh_4 = (make_weigh(rows + 1) for rows in range(ROWS))
+_widen_float32, _widen_bfloat16, _widen_int8 = (
+    make_widen(kind) for kind in (FLOAT32, BFLOAT16, INT8)
+)
+
+
+def scratch_bytes(group: int, head_dim: int) -> int:
+    """Return the memory that a thread needs for a tile of `group` heads a KV head."""
+    rows = max(TILE_ROWS, group)
+    return 4 * (rows * (3 * head_dim + PIECE + 4) + LANES * head_dim)
+
+
+@njit(nogil=True)
+def tile_tokens(group):
+    """Return how many tokens' queries a tile has at most."""
+    return max(1, TILE_ROWS // group)
+
+
+@njit(nogil=True)
+def attend(job, unit, kv_head, kv, kv_scales, scratch):
+    """Attend with the queries of a unit of work to one KV head.
+
+    A unit that has all pieces writes what its tokens get; one that is a single piece of several
+    writes a part, to be put together by `merge_parts`.
+    """
+    members = i64(job.members + 8 * job_unit(job, unit, 0), job_unit(job, unit, 1))
+    table = i64(job.tables + 8 * job_unit(job, unit, 2), 1 << 30)
+    only = job_unit(job, unit, 3)
+    dim, group = job.head_dim, job.heads // job.kv_heads
+    rows = len(members) * group
+    queries = scratch
+    scores = queries + 4 * rows * dim
+    piece_sums = scores + 4 * rows * PIECE
+    sums = piece_sums + 4 * rows * dim
+    wide = sums + 4 * rows * dim
+    states = wide + 4 * LANES * dim
+    piece_states = states + 8 * rows
+    seen = i64(job.positions, 1 << 40)
+    first, end = 1 << 60, 0
+    for m in range(len(members)):
+        token = members[m]
+        place = job.qkv + 4 * (token * job.qkv_outputs + kv_head * group * dim)
+        copy_row(place, group * dim, queries + 4 * m * group * dim)
+        end = max(end, seen[token] + 1)
+        first = min(first, _first_seen(job, seen[token] + 1))
+    f32(sums, rows * dim)[:] = np.float32(0)
+    for row in range(rows):
+        _forget(states + 8 * row)
+    pieces = (first // PIECE, (end - 1) // PIECE + 1) if only < 0 else (only, only + 1)
+    for piece in range(pieces[0], pieces[1]):
+        start = max(first // LANES * LANES, piece * PIECE)
+        stop = min(end, (piece + 1) * PIECE)
+        blocks = (stop - start + LANES - 1) // LANES
+        _score(job, queries, rows, kv, kv_scales, kv_head, table, start, blocks, scores, wide)
+        for row in range(rows):
+            position = seen[members[row // group]] + 1
+            lowest = max(_first_seen(job, position) - start, 0)
+            highest = min(position - start, blocks * LANES)
+            state = piece_states + 8 * row
+            _softmax(scores + 4 * row * PIECE, lowest, highest, blocks * LANES, state)
+        f32(piece_sums, rows * dim)[:] = np.float32(0)
+        _weigh(job, scores, rows, kv, kv_scales, kv_head, table, start, blocks, piece_sums, wide)
+        if only < 0:
+            for row in range(rows):
+                own, other = sums + 4 * row * dim, piece_sums + 4 * row * dim
+                _merge(own, states + 8 * row, other, piece_states + 8 * row, dim)
+    for row in range(rows):
+        token, head = members[row // group], kv_head * group + row % group
+        if only < 0:
+            place = job.attended + 4 * dim * (token * job.heads + head)
+            _finish(sums + 4 * row * dim, states + 8 * row, dim, place)
+        else:
+            part = (
+                i64(job.first_parts, token + 1)[token]
+                + only
+                - _first_seen(job, seen[token] + 1) // PIECE
+            )
+            index = part * job.heads + head
+            copy_row(piece_sums + 4 * row * dim, dim, job.parts + 4 * dim * index)
+            copy_row(piece_states + 8 * row, 2, job.part_states + 8 * index)
+
+
+@njit(nogil=True)
+def merge_parts(job, token, head, scratch):
+    """Put the parts of one head of a token together."""
+    dim = job.head_dim
+    count = i64(job.num_parts, token + 1)[token]
+    first = i64(job.first_parts, token + 1)[token]
+    f32(scratch, dim)[:] = np.float32(0)
+    state = scratch + 4 * dim
+    _forget(state)
+    for part in range(first, first + count):
+        index = part * job.heads + head
+        _merge(scratch, state, job.parts + 4 * dim * index, job.part_states + 8 * index, dim)
+    _finish(scratch, state, dim, job.attended + 4 * dim * (token * job.heads + head))
+
+
+@njit(nogil=True, inline="always")
+def job_unit(job, unit, field):
+    """Return a number of a unit: its first member, how many, its table's place, its piece or -1."""
+    return i64(job.units, 1 << 30)[4 * unit + field]
+
+
+@njit(nogil=True, inline="always")
+def _first_seen(job, position):
+    return max(0, position - job.window) if job.window > 0 else 0
+
+
+@njit(nogil=True)
+def _softmax(scores, lowest, highest, width, state):
+    """Make weights of scores [lowest, highest), and zeros of the others; tell maximum and sum."""
+    row = f32(scores, width)
+    if highest <= lowest:
+        row[:] = np.float32(0)
+        f32(state, 2)[0], f32(state, 2)[1] = np.float32(-np.inf), np.float32(0)
+        return
+    row[:lowest] = np.float32(-np.inf)
+    row[highest:] = np.float32(-np.inf)
+    exponentials(scores, width // LANES, state)
+
+
+@njit(nogil=True, fastmath=FAST)
+def _merge(sums, state, others, other_state, dim):
+    """Add weighted sums to others. A state is the maximum of scores and their weights' total."""
+    own, other = f32(state, 2), f32(other_state, 2)
+    if other[1] == 0:
+        return
+    most = max(own[0], other[0])
+    a = np.float32(math.exp(own[0] - most)) if own[1] != 0 else np.float32(0)
+    b = np.float32(math.exp(other[0] - most))
+    own[0], own[1] = most, own[1] * a + other[1] * b
+    row, added = f32(sums, dim), f32(others, dim)
+    for i in range(dim):
+        row[i] = row[i] * a + added[i] * b
+
+
+@njit(nogil=True)
+def _forget(state):
+    f32(state, 2)[0], f32(state, 2)[1] = np.float32(-np.inf), np.float32(0)
+
+
+@njit(nogil=True, fastmath=FAST)
+def _finish(sums, state, dim, to):
+    """Write weighted sums, divided by their weights' total."""
+    row, out = f32(sums, dim), f32(to, dim)
+    inverse = np.float32(1) / f32(state, 2)[1]
+    for i in range(dim):
+        out[i] = row[i] * inverse
+
+
+@njit(nogil=True)
+def _score(job, queries, rows, kv, kv_scales, kv_head, table, start, blocks, scores, wide):
+    vectors = job.head_dim // LANES
+    for b in range(blocks):
+        place, more = start // LANES + b, min(2, blocks - 1 - b)
+        _widen(job, kv, kv_scales, table[place], table[place + more], kv_head, wide)
+        for r in range(0, rows, ROWS):
+            count = min(ROWS, rows - r)
+            q, out = queries + 4 * r * job.head_dim, scores + 4 * (r * PIECE + b * LANES)
+            if count == 4:
+                _score_4(q, wide, vectors, out, 4 * PIECE)
+            elif count == 3:
+                _score_3(q, wide, vectors, out, 4 * PIECE)
+            elif count == 2:
+                _score_2(q, wide, vectors, out, 4 * PIECE)
+            else:
+                _score_1(q, wide, vectors, out, 4 * PIECE)
+
+
+@njit(nogil=True)
+def _weigh(job, weights, rows, kv, kv_scales, kv_head, table, start, blocks, sums, wide):
+    vectors = job.head_dim // LANES
+    for b in range(blocks):
+        place, more = start // LANES + b, min(2, blocks - 1 - b)
+        head = job.kv_heads + kv_head
+        _widen(job, kv, kv_scales, table[place], table[place + more], head, wide)
+        for r in range(0, rows, ROWS):
+            count = min(ROWS, rows - r)
+            p, out = weights + 4 * (r * PIECE + b * LANES), sums + 4 * r * job.head_dim
+            if count == 4:
+                _weigh_4(p, 4 * PIECE, wide, vectors, out)
+            elif count == 3:
+                _weigh_3(p, 4 * PIECE, wide, vectors, out)
+            elif count == 2:
+                _weigh_2(p, 4 * PIECE, wide, vectors, out)
+            else:
+                _weigh_1(p, 4 * PIECE, wide, vectors, out)
+
+
+@njit(nogil=True)
+def _widen(job, kv, kv_scales, block, next_block, head, wide):
+    """Write a block's K or V of one head as float32; `head` counts K's, then V's."""
+    heads, dim = 2 * job.kv_heads, job.head_dim
+    key = heads * dim * job.kv_item_bytes
+    stored = kv + block * LANES * key + head * dim * job.kv_item_bytes
+    ahead = (next_block - block) * LANES * key
+    scales = kv_scales + 4 * (block * LANES * heads + head)
+    if job.kv_kind == BFLOAT16:
+        _widen_bfloat16(stored, key, dim // LANES, scales, 4 * heads, ahead, wide)
+    elif job.kv_kind == INT8:
+        _widen_int8(stored, key, dim // LANES, scales, 4 * heads, ahead, wide)
+    else:
+        _widen_float32(stored, key, dim // LANES, scales, 4 * heads, ahead, wide)

@@ -1,0 +1,218 @@
+"""Writes LLVM's code for vectors of 16 numbers: what numba's language cannot say.
+
+A `Code` stands on one of numba's builders. Addresses are int64 values.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import llvmlite.binding as llvm
+from llvmlite import ir
+from numba.core import cgutils
+
+from localpaged_kernels.cpu_step.memory import F32, I8, I16, I32, I64
+
+LANES = 16
+V_F32, V_I32, V_I16, V_I8 = (ir.VectorType(kind, LANES) for kind in (F32, I32, I16, I8))
+V_HALF = ir.VectorType(I32, LANES // 2)
+
+FLOAT32, BFLOAT16, INT8 = range(3)
+"""What K and V are stored in. INT8 numbers have a float32 scale for each head."""
+
+
+def is_wide() -> bool:
+    """Whether 16 products are added by one instruction, or by two of 8."""
+    return bool(llvm.get_host_cpu_features().get("avx512vnni"))
+
+
+SIZES = {FLOAT32: 4, BFLOAT16: 2, INT8: 1}
+
+EXP_TERMS = (
+    1.9875691500e-4,
+    1.3981999507e-3,
+    8.3334519073e-3,
+    4.1665795894e-2,
+    1.6666665459e-1,
+    5.0000001201e-1,
+)
+"""Of the polynomial for e^x near 0, as in Cephes' expf: coefficients of x^7 down to x^2."""
+
+
+def all_of(kind: Any, number: float) -> Any:
+    """Return a vector of one number."""
+    return ir.Constant(kind, [number] * LANES)
+
+
+class Code:
+    """Writes what the loops above have in common."""
+
+    def __init__(self, builder: Any) -> None:
+        self._builder = builder
+
+    def room(self, vectors: int) -> Any:
+        """Return the address of memory for so many vectors, on the stack."""
+        builder = self._builder
+        with builder.goto_entry_block():
+            place = builder.alloca(V_F32, size=ir.Constant(I32, vectors))
+            place.align = 64
+        return builder.ptrtoint(place, I64)
+
+    def at(self, address: Any, *steps: tuple[Any, Any]) -> Any:
+        """Return an address moved by products of two, numbers or values."""
+        builder = self._builder
+        for count, size in steps:
+            a, b = (ir.Constant(I64, n) if isinstance(n, int) else n for n in (count, size))
+            address = builder.add(address, builder.mul(a, b))
+        return address
+
+    def load(self, kind: Any, address: Any, *, align: int | None = None) -> Any:
+        """Return what is at an address that is aligned for one number, or as told."""
+        builder = self._builder
+        one = getattr(kind, "element", kind)
+        size = 4 if one == F32 else one.width // 8
+        return builder.load(builder.inttoptr(address, kind.as_pointer()), align=align or size)
+
+    def store(self, value: Any, address: Any) -> None:
+        """Write to an address that is aligned for one number."""
+        builder = self._builder
+        builder.store(value, builder.inttoptr(address, value.type.as_pointer()), align=4)
+
+    def spread(self, number: Any) -> Any:
+        """Return a vector of one number."""
+        builder = self._builder
+        kind = ir.VectorType(number.type, LANES)
+        undefined = ir.Constant(kind, ir.Undefined)
+        first = builder.insert_element(undefined, number, ir.Constant(I32, 0))
+        return builder.shuffle_vector(first, undefined, all_of(V_I32, 0))
+
+    def fma(self, a: Any, b: Any, c: Any) -> Any:
+        """Return a · b + c, rounded once."""
+        return self.call("fma", a, b, c)
+
+    def prefetch(self, address: Any) -> None:
+        """Have a cache line fetched that is read soon."""
+        builder = self._builder
+        kind = ir.FunctionType(ir.VoidType(), [I8.as_pointer(), I32, I32, I32])
+        function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
+        hints = [ir.Constant(I32, n) for n in (0, 3, 1)]  # to read, into all caches, data
+        builder.call(function, [builder.inttoptr(address, I8.as_pointer()), *hints])
+
+    def call(self, name: str, *args: Any) -> Any:
+        """Return what LLVM's own function of vectors gives."""
+        kind = ir.FunctionType(V_F32, [V_F32] * len(args))
+        name = f"llvm.{name}.v{LANES}f32"
+        function = cgutils.get_or_insert_function(self._builder.module, kind, name)
+        return self._builder.call(function, args)
+
+    def reduced(self, name: str, vector: Any) -> Any:
+        """Return one number made of a vector's."""
+        kind = ir.FunctionType(F32, [V_F32])
+        name = f"llvm.vector.reduce.{name}.v{LANES}f32"
+        function = cgutils.get_or_insert_function(self._builder.module, kind, name)
+        return self._builder.call(function, [vector])
+
+    def total(self, vector: Any) -> Any:
+        """Return the sum of a vector's numbers, added pair by pair."""
+        builder, width = self._builder, LANES
+        while width > 1:
+            width //= 2
+            low, high = (
+                builder.shuffle_vector(
+                    vector,
+                    vector,
+                    ir.Constant(ir.VectorType(I32, width), list(range(first, first + width))),
+                )
+                for first in (0, width)
+            )
+            vector = builder.fadd(low, high)
+        return builder.extract_element(vector, ir.Constant(I32, 0))
+
+    def exp(self, x: Any) -> Any:
+        """Return e^x to the last digit or two; 0 below -87, not a number for what is none."""
+        builder = self._builder
+
+        above = builder.fcmp_ordered(">", x, all_of(V_F32, 88.0))
+        x = builder.select(above, all_of(V_F32, 88.0), x)
+        below = builder.fcmp_ordered("<", x, all_of(V_F32, -87.0))
+        n = self.call("rint", builder.fmul(x, all_of(V_F32, 1.44269504)))
+        rest = self.fma(n, all_of(V_F32, -0.693359375), x)
+        rest = self.fma(n, all_of(V_F32, 2.12194440e-4), rest)
+        power = all_of(V_F32, EXP_TERMS[0])
+        for term in EXP_TERMS[1:]:
+            power = self.fma(power, rest, all_of(V_F32, term))
+        power = self.fma(builder.fmul(power, rest), rest, builder.fadd(rest, all_of(V_F32, 1.0)))
+        exponent = builder.add(builder.fptosi(n, V_I32), all_of(V_I32, 127))
+        scale = builder.bitcast(builder.shl(exponent, all_of(V_I32, 23)), V_F32)
+        return builder.select(below, all_of(V_F32, 0.0), builder.fmul(power, scale))
+
+    def add_products(self, sums: Any, unsigned: Any, signed: Any) -> Any:
+        """Add four products of 8-bit numbers to each of 16 sums."""
+        builder = self._builder
+        if is_wide():
+            return self._vnni(V_I32, 512, [sums, unsigned, signed])
+        halves = []
+        for first in (0, LANES // 2):
+            places = ir.Constant(V_HALF, list(range(first, first + LANES // 2)))
+            parts = [builder.shuffle_vector(v, v, places) for v in (sums, unsigned, signed)]
+            halves.append(self._vnni(V_HALF, 256, parts))
+        return builder.shuffle_vector(*halves, ir.Constant(V_I32, list(range(LANES))))
+
+    def _vnni(self, kind: Any, bits: int, args: list[Any]) -> Any:
+        name = f"llvm.x86.avx512.vpdpbusd.{bits}"
+        function = cgutils.get_or_insert_function(
+            self._builder.module, ir.FunctionType(kind, [kind] * 3), name
+        )
+        return self._builder.call(function, args)
+
+    def widened(self, kind: int, address: Any) -> Any:
+        """Return 16 stored numbers as float32."""
+        builder = self._builder
+        if kind == FLOAT32:
+            return self.load(V_F32, address)
+        if kind == INT8:
+            return builder.sitofp(builder.sext(self.load(V_I8, address), V_I32), V_F32)
+        bits = builder.zext(self.load(V_I16, address), V_I32)
+        return builder.bitcast(builder.shl(bits, all_of(V_I32, 16)), V_F32)
+
+    def sums_of_pairs(self, a: Any, b: Any) -> Any:
+        """Return the sums of neighbours in a, then those in b."""
+        builder = self._builder
+        even, odd = (
+            builder.shuffle_vector(a, b, ir.Constant(V_I32, list(range(start, 2 * LANES, 2))))
+            for start in (0, 1)
+        )
+        return builder.fadd(even, odd)
+
+    def turned_within(self, vector: Any, step: int) -> Any:
+        """Return sums and differences of the numbers `step` apart."""
+        builder = self._builder
+        other = builder.shuffle_vector(
+            vector, vector, ir.Constant(V_I32, [lane ^ step for lane in range(LANES)])
+        )
+        signs = ir.Constant(V_F32, [-1.0 if lane & step else 1.0 for lane in range(LANES)])
+        return self.fma(vector, signs, other)
+
+    def loop(self, count: Any, values: list[Any], body: Any) -> list[Any]:
+        """Run `body(i, values)`, which returns the next values, `count` times, at least once."""
+        builder = self._builder
+        before = builder.block
+        repeated = builder.append_basic_block("repeated")
+        behind = builder.append_basic_block("behind")
+        builder.branch(repeated)
+        builder.position_at_end(repeated)
+        i = builder.phi(I64)
+        i.add_incoming(ir.Constant(I64, 0), before)
+        phis = []
+        for value in values:
+            phi = builder.phi(value.type)
+            phi.add_incoming(value, before)
+            phis.append(phi)
+        following: list[Any] = body(i, phis)
+        one_more = builder.add(i, ir.Constant(I64, 1))
+        i.add_incoming(one_more, builder.block)
+        for phi, value in zip(phis, following, strict=True):
+            phi.add_incoming(value, builder.block)
+        builder.cbranch(builder.icmp_signed("<", one_more, count), repeated, behind)
+        builder.position_at_end(behind)
+        return following

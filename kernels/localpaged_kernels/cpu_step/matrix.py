@@ -1,0 +1,95 @@
+"""Products with 8-bit matrices: how weights lie in memory, and the loop over their tiles."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from localpaged_kernels.cpu_step.llvm_code import LANES
+from localpaged_kernels.cpu_step.team import claim
+from localpaged_kernels.cpu_step.vectors import make_dot
+
+TILES = 2
+"""Tiles of 16 outputs that are computed at once, so that each number of x is loaded once."""
+
+OUTPUTS = TILES * LANES
+ROWS = 8
+"""Rows at once: with two tiles their sums take half of the registers."""
+
+_dots = [make_dot(rows, TILES) for rows in range(1, ROWS + 1)]
+_dot_1, _dot_2, _dot_3, _dot_4, _dot_5, _dot_6, _dot_7, _dot_8 = _dots
+
+
+def padded_outputs(outputs: int) -> int:
+    """Return how many outputs are computed for so many."""
+    return -(-outputs // OUTPUTS) * OUTPUTS
+
+
+def pack(numbers: np.ndarray, to: np.ndarray) -> None:
+    """Write int8 weights [out, in] as they are multiplied, uint8 [out / 16][in / 4][16][4].
+
+    `to` has room for `padded_outputs`. Numbers are stored with 128 added, as VNNI's instruction
+    wants one side without a sign.
+    """
+    outputs, inputs = numbers.shape
+    tiles = to.reshape(-1, inputs // 4, LANES, 4)
+    whole = outputs // LANES
+    unsigned = numbers.view(np.uint8) ^ np.uint8(128)
+    tiles[:whole] = unsigned[: whole * LANES].reshape(whole, LANES, -1, 4).transpose(0, 2, 1, 3)
+    if outputs % LANES:
+        rest = np.full((LANES, inputs), 128, np.uint8)
+        rest[: outputs % LANES] = unsigned[whole * LANES :]
+        tiles[whole] = rest.reshape(LANES, -1, 4).transpose(1, 0, 2)
+        whole += 1
+    tiles[whole:] = 128
+
+
+@njit(nogil=True)
+def multiply(sync, threads, x, scales, sums, rows, inputs, weights, own, biases, out, outputs):
+    """Write x Wᵀ + b, float32 [rows, outputs]; this thread's part of it.
+
+    x int8 [rows, inputs] with float32 `scales` and int32 `sums` [rows]; weights as `pack` has them
+    with `own` scales and `biases` [outputs]; `outputs` are padded. All addresses.
+    """
+    count = outputs // OUTPUTS
+    at_once = max(1, count // (threads * 8))
+    while True:
+        first = claim(sync, at_once)
+        if first >= count:
+            return
+        for n in range(first, min(first + at_once, count)):
+            place = n * OUTPUTS
+            for row in range(0, rows, ROWS):
+                _multiply_rows(
+                    min(ROWS, rows - row),
+                    x + row * inputs,
+                    inputs,
+                    scales + 4 * row,
+                    sums + 4 * row,
+                    weights + place * inputs,
+                    own + 4 * place,
+                    biases + 4 * place,
+                    out + 4 * (row * outputs + place),
+                    4 * outputs,
+                )
+
+
+@njit(nogil=True)
+def _multiply_rows(rows, x, inputs, scales, sums, weights, own, biases, out, out_bytes):
+    tile, quads = LANES * inputs, inputs // 4
+    if rows == 8:
+        _dot_8(weights, tile, x, inputs, quads, scales, sums, own, biases, out, out_bytes)
+    elif rows == 1:
+        _dot_1(weights, tile, x, inputs, quads, scales, sums, own, biases, out, out_bytes)
+    elif rows == 2:
+        _dot_2(weights, tile, x, inputs, quads, scales, sums, own, biases, out, out_bytes)
+    elif rows == 3:
+        _dot_3(weights, tile, x, inputs, quads, scales, sums, own, biases, out, out_bytes)
+    elif rows == 4:
+        _dot_4(weights, tile, x, inputs, quads, scales, sums, own, biases, out, out_bytes)
+    elif rows == 5:
+        _dot_5(weights, tile, x, inputs, quads, scales, sums, own, biases, out, out_bytes)
+    elif rows == 6:
+        _dot_6(weights, tile, x, inputs, quads, scales, sums, own, biases, out, out_bytes)
+    else:
+        _dot_7(weights, tile, x, inputs, quads, scales, sums, own, biases, out, out_bytes)

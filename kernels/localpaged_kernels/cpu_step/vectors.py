@@ -1,0 +1,306 @@
+"""Loops over vectors of 16 numbers, written as LLVM's code: what has to stay in registers.
+
+Each maker returns a function for numba with a number of rows fixed, so that its sums are registers.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
+
+from localpaged_kernels.cpu_step.llvm_code import (
+    INT8,
+    LANES,
+    SIZES,
+    V_F32,
+    V_I32,
+    Code,
+    all_of,
+)
+from localpaged_kernels.cpu_step.memory import F32, I32, I64
+
+
+def make_dot(rows: int, tiles: int) -> Any:
+    """Return what multiplies `rows` rows with `tiles` tiles of 16 outputs, in 8 bits.
+
+    dot(weights, tile_bytes, x, x_bytes, quads, x_scales, x_sums, scales, biases, out, out_bytes):
+    weights uint8 (number + 128) [tiles][quads][16][4], x int8 [rows][4 · quads], x_scales float32
+    and x_sums int32 [rows], scales and biases float32 [tiles · 16], out float32
+    [rows][tiles · 16]. All are addresses; `_bytes` are from one row or tile to the next.
+    """
+
+    @intrinsic
+    def dot(
+        typing_context: Any,
+        weights: Any,
+        tile_bytes: Any,
+        x: Any,
+        x_bytes: Any,
+        quads: Any,
+        x_scales: Any,
+        x_sums: Any,
+        scales: Any,
+        biases: Any,
+        out: Any,
+        out_bytes: Any,
+    ) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            code = Code(builder)
+            weights, tile_bytes, x, x_bytes, quads = args[:5]
+            x_scales, x_sums, scales, biases, out, out_bytes = args[5:]
+            zero = all_of(V_I32, 0)
+
+            def body(i: Any, sums: list[Any]) -> list[Any]:
+                parts = [
+                    code.load(V_I32, code.at(weights, (i, 64), (t, tile_bytes)), align=64)
+                    for t in range(tiles)
+                ]
+                fours = [
+                    code.spread(code.load(I32, code.at(x, (i, 4), (r, x_bytes))))
+                    for r in range(rows)
+                ]
+                return [
+                    code.add_products(sums[r * tiles + t], parts[t], fours[r])
+                    for r in range(rows)
+                    for t in range(tiles)
+                ]
+
+            sums = code.loop(quads, [zero] * (rows * tiles), body)
+            for r in range(rows):
+                scale = code.spread(code.load(F32, code.at(x_scales, (r, 4))))
+                total = code.load(I32, code.at(x_sums, (r, 4)))
+                excess = code.spread(builder.shl(total, ir.Constant(I32, 7)))
+                for t in range(tiles):
+                    whole = builder.sitofp(builder.sub(sums[r * tiles + t], excess), V_F32)
+                    own = code.load(V_F32, code.at(scales, (t, 64)))
+                    bias = code.load(V_F32, code.at(biases, (t, 64)))
+                    result = code.fma(whole, builder.fmul(own, scale), bias)
+                    code.store(result, code.at(out, (r, out_bytes), (t, 64)))
+            return context.get_dummy_value()
+
+        return types.void(*[types.int64] * 11), generate
+
+    return dot
+
+
+def make_widen(kind: int) -> Any:
+    """Return what writes 16 stored keys or values as float32.
+
+    widen(stored, stored_bytes, vectors, scales, scale_bytes, ahead, out): stored of `kind`
+    [16][16 · vectors], out float32 [16][16 · vectors] without gaps. INT8 ones have `scales`
+    float32, one each. What lies `ahead` bytes behind is fetched meanwhile.
+    """
+
+    @intrinsic
+    def widen(
+        typing_context: Any,
+        stored: Any,
+        stored_bytes: Any,
+        vectors: Any,
+        scales: Any,
+        scale_bytes: Any,
+        ahead: Any,
+        out: Any,
+    ) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            code = Code(builder)
+            stored, stored_bytes, vectors, scales, scale_bytes, ahead, out = args
+
+            def one(key: Any, _: list[Any]) -> list[Any]:
+                if kind == INT8:
+                    factor = code.spread(code.load(F32, code.at(scales, (key, scale_bytes))))
+
+                def body(i: Any, _: list[Any]) -> list[Any]:
+                    place = code.at(stored, (key, stored_bytes), (i, LANES * SIZES[kind]))
+                    code.prefetch(builder.add(place, ahead))
+                    numbers = code.widened(kind, place)
+                    if kind == INT8:
+                        numbers = builder.fmul(numbers, factor)
+                    code.store(numbers, code.at(out, (builder.mul(key, vectors), 64), (i, 64)))
+                    return []
+
+                return code.loop(vectors, [], body)
+
+            code.loop(ir.Constant(I64, LANES), [], one)
+            return context.get_dummy_value()
+
+        return types.void(*[types.int64] * 7), generate
+
+    return widen
+
+
+def make_scores(rows: int) -> Any:
+    """Return what multiplies `rows` queries with 16 keys, all float32 without gaps.
+
+    scores(queries, keys, vectors, out, out_bytes): queries [rows][16 · vectors], keys
+    [16][16 · vectors], out [rows][16].
+    """
+
+    @intrinsic
+    def scores(
+        typing_context: Any, queries: Any, keys: Any, vectors: Any, out: Any, out_bytes: Any
+    ) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            code = Code(builder)
+            queries, keys, vectors, out, out_bytes = args
+            zero = all_of(V_F32, 0.0)
+            row_bytes = builder.mul(vectors, ir.Constant(I64, 64))
+            partial = code.room(LANES * rows)
+
+            def one(key: Any, _: list[Any]) -> list[Any]:
+                def body(i: Any, sums: list[Any]) -> list[Any]:
+                    numbers = code.load(V_F32, code.at(keys, (key, row_bytes), (i, 64)))
+                    return [
+                        code.fma(
+                            numbers,
+                            code.load(V_F32, code.at(queries, (r, row_bytes), (i, 64))),
+                            sums[r],
+                        )
+                        for r in range(rows)
+                    ]
+
+                sums = code.loop(vectors, [zero] * rows, body)
+                for r in range(rows):
+                    code.store(sums[r], code.at(partial, (key, 64), (r, LANES * 64)))
+                return []
+
+            code.loop(ir.Constant(I64, LANES), [], one)
+            for r in range(rows):
+                parts = [
+                    code.load(V_F32, code.at(partial, (r * LANES + key, 64)))
+                    for key in range(LANES)
+                ]
+                while len(parts) > 1:
+                    pairs = zip(parts[::2], parts[1::2], strict=True)
+                    parts = [code.sums_of_pairs(a, b) for a, b in pairs]
+                code.store(parts[0], code.at(out, (r, out_bytes)))
+            return context.get_dummy_value()
+
+        return types.void(*[types.int64] * 5), generate
+
+    return scores
+
+
+def make_weigh(rows: int) -> Any:
+    """Return what adds 16 values, weighted, to the sums of `rows` rows, all float32.
+
+    weigh(weights, weight_bytes, values, vectors, sums): weights [rows][16], values
+    [16][16 · vectors] and sums [rows][16 · vectors] without gaps.
+    """
+
+    @intrinsic
+    def weigh(
+        typing_context: Any, weights: Any, weight_bytes: Any, values: Any, vectors: Any, sums: Any
+    ) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            code = Code(builder)
+            weights, weight_bytes, values, vectors, sums = args
+            row_bytes = builder.mul(vectors, ir.Constant(I64, 64))
+
+            def body(i: Any, _: list[Any]) -> list[Any]:
+                places = [code.at(sums, (r, row_bytes), (i, 64)) for r in range(rows)]
+                totals = [code.load(V_F32, place) for place in places]
+                for key in range(LANES):
+                    numbers = code.load(V_F32, code.at(values, (key, row_bytes), (i, 64)))
+                    for r in range(rows):
+                        weight = code.load(F32, code.at(weights, (r, weight_bytes), (key, 4)))
+                        totals[r] = code.fma(code.spread(weight), numbers, totals[r])
+                for total, place in zip(totals, places, strict=True):
+                    code.store(total, place)
+                return []
+
+            code.loop(vectors, [], body)
+            return context.get_dummy_value()
+
+        return types.void(*[types.int64] * 5), generate
+
+    return weigh
+
+
+def make_turn(size: int) -> Any:
+    """Return what multiplies `size` float32 numbers in place with a Hadamard matrix (16 to 64).
+
+    turn(x): the address. The matrix is `eight_bit.hadamard`, with its norm.
+    """
+
+    @intrinsic
+    def turn(typing_context: Any, x: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            code = Code(builder)
+            places = [code.at(args[0], (v, 64)) for v in range(size // LANES)]
+            vectors = [code.load(V_F32, place) for place in places]
+            for step in (1, 2, 4, 8):
+                vectors = [code.turned_within(vector, step) for vector in vectors]
+            step = 1
+            while step < len(vectors):
+                for v in range(len(vectors)):
+                    if not v & step:
+                        a, b = vectors[v], vectors[v + step]
+                        vectors[v], vectors[v + step] = builder.fadd(a, b), builder.fsub(a, b)
+                step *= 2
+            norm = all_of(V_F32, size**-0.5)
+            for vector, place in zip(vectors, places, strict=True):
+                code.store(builder.fmul(vector, norm), place)
+            return context.get_dummy_value()
+
+        return types.void(types.int64), generate
+
+    return turn
+
+
+@intrinsic
+def exponentials(typing_context: Any, x: Any, vectors: Any, result: Any) -> Any:
+    """Turn 16 · vectors float32 numbers x into e^(x - most); tell `most` of them and their sum.
+
+    `result` is where the two go. -inf becomes 0; what is not a number makes the sum not a number.
+    """
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        code = Code(builder)
+        x, vectors, result = args
+        lowest = all_of(V_F32, float("-inf"))
+        (most,) = code.loop(
+            vectors,
+            [lowest],
+            lambda i, most: [code.call("maxnum", most[0], code.load(V_F32, code.at(x, (i, 64))))],
+        )
+        most = code.reduced("fmax", most)
+        spread = code.spread(most)
+
+        def body(i: Any, total: list[Any]) -> list[Any]:
+            place = code.at(x, (i, 64))
+            power = code.exp(builder.fsub(code.load(V_F32, place), spread))
+            code.store(power, place)
+            return [builder.fadd(total[0], power)]
+
+        (total,) = code.loop(vectors, [all_of(V_F32, 0.0)], body)
+        code.store(most, result)
+        code.store(code.total(total), code.at(result, (1, 4)))
+        return context.get_dummy_value()
+
+    return types.void(*[types.int64] * 3), generate
+
+
+@intrinsic
+def gate(typing_context: Any, gate_up: Any, width: Any) -> Any:
+    """Write silu(g) · u over g: float32 g and u [width], one after the other, width 16 · n."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        code = Code(builder)
+        gate_up, width = args
+        one = all_of(V_F32, 1.0)
+
+        def body(i: Any, _: list[Any]) -> list[Any]:
+            place = code.at(gate_up, (i, 64))
+            g, u = (code.load(V_F32, at) for at in (place, code.at(place, (width, 4))))
+            below = builder.fadd(one, code.exp(builder.fneg(g)))
+            code.store(builder.fmul(builder.fdiv(g, below), u), place)
+            return []
+
+        code.loop(builder.lshr(width, ir.Constant(I64, 4)), [], body)
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64), generate

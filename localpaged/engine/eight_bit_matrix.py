@@ -1,0 +1,54 @@
+"""Matrices of 8-bit weights as a team of threads multiplies with them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import torch
+
+from localpaged_kernels.cpu_step.huge_pages import Room, room_for
+from localpaged_kernels.cpu_step.matrix import pack, padded_outputs
+
+
+class EightBitMatrix:
+    """Packed weights of one projection, with a scale and a bias for each output.
+
+    `padded` is `outputs` rounded up to what is computed at once; what is beyond is zero.
+    """
+
+    __slots__ = ("_biases", "_scales", "_weights", "inputs", "outputs", "padded")
+
+    def __init__(self, state: Mapping[str, torch.Tensor], name: str, room: Room) -> None:
+        numbers = state[f"{name}.eight_bit"]
+        self.outputs, self.inputs = numbers.shape
+        self.padded = padded_outputs(self.outputs)
+        self._weights = room.take(self.padded * self.inputs, np.uint8)
+        self._scales, self._biases = (room.take(self.padded, np.float32) for _ in range(2))
+        pack(numbers.numpy(), self._weights)
+        self._scales[: self.outputs] = state[f"{name}.eight_bit_scales"].numpy()
+        bias = state.get(f"{name}.bias")
+        if bias is not None:
+            self._biases[: self.outputs] = bias.float().numpy()
+
+    @property
+    def addresses(self) -> tuple[int, int, int]:
+        """Where weights, scales and biases are."""
+        return (
+            self._weights.ctypes.data,
+            self._scales.ctypes.data,
+            self._biases.ctypes.data,
+        )
+
+
+def load_matrices(
+    state: Mapping[str, torch.Tensor], names: Sequence[str]
+) -> dict[str, EightBitMatrix]:
+    """Return the projections of a state dict (see `native`) in one piece of memory."""
+    num_bytes = 0
+    for name in names:
+        outputs, inputs = state[f"{name}.eight_bit"].shape
+        padded = padded_outputs(outputs)
+        num_bytes += room_for(padded * inputs, np.uint8) + 2 * room_for(padded, np.float32)
+    room = Room(num_bytes)
+    return {name: EightBitMatrix(state, name, room) for name in names}

@@ -1,0 +1,205 @@
+"""The decoder of a processor in 8 bits: a step is one call, in which Python is nobody's.
+
+Between two steps only policy and sampler run in Python. So a screen beside it takes no more of its
+time than the processor's, and a step of few tokens takes as long as reading the weights does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+
+from localpaged.decoder_config import DecoderConfig
+from localpaged.engine.batch import Batch
+from localpaged.engine.eight_bit_matrix import load_matrices
+from localpaged.engine.kv_storage import KVStorage, LayerKV
+from localpaged.engine.operators import torch_operators
+from localpaged.engine.rope import RopeTable
+from localpaged_kernels.cpu_step.attention import scratch_bytes
+from localpaged_kernels.cpu_step.huge_pages import Room, room_for
+from localpaged_kernels.cpu_step.llvm_code import BFLOAT16, FLOAT32, INT8, LANES
+from localpaged_kernels.cpu_step.step import (
+    HEAD,
+    K_NORM,
+    KV,
+    KV_SCALES,
+    LAYER_SIZE,
+    LAYERS,
+    Q_NORM,
+)
+from localpaged_kernels.cpu_step.threads import Team
+from localpaged_kernels.cpu_step.units import plan_units
+
+KV_KINDS = {torch.float32: FLOAT32, torch.bfloat16: BFLOAT16, torch.int8: INT8}
+
+PROJECTIONS = ("qkv", "o", "gate_up", "down")
+
+FEWEST_ROWS = 64
+"""Tokens of a step that there is always room for."""
+
+
+class TeamDecoder:
+    """A PagedModel of a state dict in 8 bits (`eight_bit`). Engine thread only.
+
+    Weights never change. A token's hidden state depends on its own sequence alone, to the last
+    bit: sums are exact or have one order, whatever else is in the batch.
+    """
+
+    def __init__(
+        self, config: DecoderConfig, state: Mapping[str, torch.Tensor], *, threads: int
+    ) -> None:
+        self.config = config
+        self.operators = torch_operators()
+        self._embed = state["embed.weight"]
+        names = [f"layers.{i}.{name}" for i in range(config.num_layers) for name in PROJECTIONS]
+        self._matrices = load_matrices(state, [*names, "head"])
+        self._rope = RopeTable(config, dtype=torch.float32, factors=state.get("rope_factors"))
+        self._head_norms = [
+            [state[f"layers.{i}.{name}.weight"].float() for name in ("q_norm", "k_norm")]
+            if f"layers.{i}.q_norm.weight" in state
+            else []
+            for i in range(config.num_layers)
+        ]
+        self._group = config.num_heads // config.num_kv_heads
+        self._team = Team(threads)
+        self._addresses = self._told_layers()
+        self._told_kv: tuple[LayerKV, ...] = ()
+        self._scratch = self._tell_model(turn_block=len(state["layers.0.down.turn"]))
+        self._num_rows = self._num_parts = 0
+        self._rooms: dict[str, Room] = {}
+        self._make_rows(FEWEST_ROWS)
+        self._make_parts(FEWEST_ROWS)
+
+    def forward(self, batch: Batch, kv: KVStorage) -> torch.Tensor:
+        """See PagedModel."""
+        attention, job = batch.attention, self._team.job
+        assert attention.block_size == LANES
+        hidden = F.embedding(batch.token_ids, self._embed).float()
+        tables = torch.cat(attention.tables).numpy()
+        lens = np.fromiter(map(len, attention.tables), np.int64)
+        units, members, first_parts, num_parts, parts = plan_units(
+            np.array(attention.query_lens, np.int64),
+            np.array(attention.seq_lens, np.int64),
+            tables,
+            lens.cumsum() - lens,
+            self._group,
+            self.config.sliding_window or 0,
+        )
+        self._tell_kv(kv)
+        self._make_rows(len(hidden))
+        self._make_parts(parts)
+        job["units"], job["members"] = units.ctypes.data, members.ctypes.data
+        job["first_parts"], job["num_parts"] = first_parts.ctypes.data, num_parts.ctypes.data
+        job["tables"], job["num_units"] = tables.ctypes.data, len(units)
+        job["positions"], job["slots"] = batch.positions.data_ptr(), batch.slots.data_ptr()
+        self._run(LAYERS, hidden)
+        return hidden
+
+    def logits(self, hidden: torch.Tensor) -> torch.Tensor:
+        """See PagedModel."""
+        hidden = hidden.contiguous()
+        head = self._matrices["head"]
+        logits = torch.empty(len(hidden), head.padded)
+        self._make_rows(len(hidden))
+        self._team.job["logits"] = logits.data_ptr()
+        self._run(HEAD, hidden)
+        return logits[:, : head.outputs]
+
+    def _run(self, kind: int, hidden: torch.Tensor) -> None:
+        job = self._team.job
+        job["kind"], job["rows"], job["hidden"] = kind, len(hidden), hidden.data_ptr()
+        self._team.run()
+
+    def _told_layers(self) -> np.ndarray:
+        """Return the addresses of all layers' weights; those of KV are told later."""
+        addresses = np.zeros((self.config.num_layers, LAYER_SIZE), np.int64)
+        for i, row in enumerate(addresses):
+            matrices = [self._matrices[f"layers.{i}.{name}"] for name in PROJECTIONS]
+            row[:Q_NORM] = [address for matrix in matrices for address in matrix.addresses]
+            if self._head_norms[i]:
+                row[[Q_NORM, K_NORM]] = [norm.data_ptr() for norm in self._head_norms[i]]
+        return addresses
+
+    def _tell_model(self, *, turn_block: int) -> Room:
+        """Write down what no step changes; return the threads' own memory."""
+        config, job = self.config, self._team.job
+        head = self._matrices["head"]
+        qkv, o, gate_up = (self._matrices[f"layers.0.{name}"] for name in PROJECTIONS[:3])
+        own_bytes = room_for(scratch_bytes(self._group, config.head_dim), np.uint8)
+        scratch = Room(own_bytes * self._team.threads)
+        told: dict[str, float] = {
+            "layer_addresses": self._addresses.ctypes.data,
+            "cos": self._rope.cos.data_ptr(),
+            "sin": self._rope.sin.data_ptr(),
+            "layers": config.num_layers,
+            "width": config.hidden_size,
+            "heads": config.num_heads,
+            "kv_heads": config.num_kv_heads,
+            "head_dim": config.head_dim,
+            "inner": config.intermediate_size,
+            "turn_block": turn_block,
+            "window": config.sliding_window or 0,
+            "outputs": head.padded,
+            "qkv_outputs": qkv.padded,
+            "o_outputs": o.padded,
+            "gate_up_outputs": gate_up.padded,
+            "eps": config.rms_norm_eps,
+            "softmax_scale": config.head_dim**-0.5,
+            "scratch_bytes": own_bytes,
+            "scratch": scratch.take(own_bytes * self._team.threads, np.uint8).ctypes.data,
+        }
+        names = ("head_weights", "head_scales", "head_biases")
+        for name, value in (*told.items(), *zip(names, head.addresses, strict=True)):
+            job[name] = value
+        return scratch
+
+    def _tell_kv(self, kv: KVStorage) -> None:
+        if self._told_kv is kv.layers:
+            return
+        for row, layer in zip(self._addresses, kv.layers, strict=True):
+            row[KV] = layer.numbers.data_ptr()
+            row[KV_SCALES] = 0 if layer.scales is None else layer.scales.data_ptr()
+        numbers = kv.layers[0].numbers
+        self._team.job["kv_kind"] = KV_KINDS[numbers.dtype]
+        self._team.job["kv_item_bytes"] = numbers.itemsize
+        self._told_kv = kv.layers
+
+    def _make_rows(self, count: int) -> None:
+        """Have memory for what is between two products of so many tokens."""
+        if count <= self._num_rows:
+            return
+        self._num_rows = count
+        config = self.config
+        matrices = [self._matrices[f"layers.0.{name}"] for name in PROJECTIONS]
+        qkv, o, gate_up, _ = matrices
+        self._make(
+            "rows",
+            normed=(count * config.hidden_size, np.float32),
+            rounded=(count * max(matrix.inputs for matrix in matrices), np.int8),
+            scales=(count, np.float32),
+            sums=(count, np.int32),
+            qkv=(count * qkv.padded, np.float32),
+            attended=(count * config.num_heads * config.head_dim, np.float32),
+            wide=(count * max(o.padded, gate_up.padded), np.float32),
+        )
+
+    def _make_parts(self, count: int) -> None:
+        """Have memory for so many parts of attention that are put together."""
+        if count <= self._num_parts:
+            return
+        self._num_parts = count
+        heads = count * self.config.num_heads
+        self._make(
+            "parts",
+            parts=(heads * self.config.head_dim, np.float32),
+            part_states=(2 * heads, np.float32),
+        )
+
+    def _make(self, purpose: str, **arrays: tuple[int, type]) -> None:
+        room = Room(sum(room_for(count, dtype) for count, dtype in arrays.values()))
+        self._rooms[purpose] = room
+        for name, (count, dtype) in arrays.items():
+            self._team.job[name] = room.take(count, dtype).ctypes.data
