@@ -14,9 +14,10 @@ from functools import partial
 
 from localpaged.abilities import Ability, abilities_of
 from localpaged.chat.chat_options import sampling_to_continue
-from localpaged.chat.later import RunSoon
+from localpaged.chat.later import RunSoon, do_later
 from localpaged.chat.live import LiveTurn, LiveTurns
 from localpaged.chat.models import Models, opening_error
+from localpaged.chat.prompt_text import PromptText, prompt_pieces
 from localpaged.chat.prompting import ids_of, make_prompt, prompt_ids, text_of
 from localpaged.chat.sampling import may_be_guessed, to_options, with_seed
 from localpaged.chat.thought import from_json, to_json
@@ -103,6 +104,10 @@ class ChatTokens:
         self._run_soon(work)
         return done
 
+    def prompt(self, turn_id: str) -> Future[PromptText]:
+        """Tell what stood before an answer. The future may end with any LocalPagedError."""
+        return do_later(self._run_soon, lambda: self._prompt_text(turn_id))
+
     def fork(self, turn_id: str, num_tokens: int, next_token_id: int | None) -> Chat:
         """Go on from a token in a chat of its own; see ChatService.fork_at_token."""
         live = self._live.get(turn_id)
@@ -135,6 +140,19 @@ class ChatTokens:
                     self._run_soon(partial(_tell, measured, event))
 
     # inside
+
+    def _prompt_text(self, turn_id: str) -> PromptText:
+        live = self._live.get(turn_id)
+        turn = self._store.turn(turn_id) if live is None else live.row()
+        if turn.question is not None or turn.parent_hash is None:
+            raise ChatError("The question waits: nothing was read for it yet.", hint="Wait for it.")
+        model, _ = self._model_of(turn)
+        abilities_of(model).require(Ability.TOKENS)
+        ids = self._prompt_of(turn, model)
+        is_as_read = ids_of(turn, model) is not None and self._store.sent(turn.id) is not None
+        return PromptText(
+            model.name, prompt_pieces(ids, model), len(ids), is_as_read, turn.cached_tokens
+        )
 
     def _measure(
         self, turn_id: str, done: Future[TokenView], told: Callable[[PrefillEvent], None]

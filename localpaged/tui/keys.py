@@ -141,6 +141,7 @@ ACTIONS = (
         argument="text",
     ),
     Action("tokens", "Token by token", IN_TRANSCRIPT, "t", slash="tokens", footer="tokens"),
+    Action("prompt_text", "The prompt as the model reads it", ANSWERS, "", slash="prompt"),
     Action("copy", "Copy the answer", IN_TRANSCRIPT, "y", slash="copy", footer="copy"),
     Action(
         "copy_code", "Copy the last code block", IN_TRANSCRIPT, "Y", slash="code", footer="code"

@@ -9,6 +9,7 @@ from localpaged.tui.session import Answer, SessionModel
 
 _NEEDED = {
     "tokens": Ability.TOKENS,
+    "prompt_text": Ability.TOKENS,
     "why": Ability.WHY,
     "blocks": Ability.BLOCKS,
     "pin": Ability.PIN,
@@ -18,7 +19,7 @@ _NEEDED = {
 # an answer of which nothing has come is asked for once more, which every model can
 _RESUME = "resume"
 # these look at an answer: it was made by the chat's model of then
-_OF_ANSWERS = frozenset({"tokens", "why"})
+_OF_ANSWERS = frozenset({"tokens", "prompt_text", "why"})
 
 
 def why_not(

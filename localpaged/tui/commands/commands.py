@@ -93,6 +93,7 @@ class Commands(CommandGroup):
             "copy": answers.copy_answer,
             "copy_code": answers.copy_code,
             "tokens": tokens.show,
+            "prompt_text": tokens.show_prompt,
             "context": context.show,
             "show_all": context.show_all,
             "thoughts": answers.toggle_thoughts,

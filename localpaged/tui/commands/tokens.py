@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from localpaged.chat.prompt_text import PromptText
 from localpaged.chat.token_view import TokenView
 from localpaged.engine.events import PrefillEvent
 from localpaged.errors import LocalPagedError
 from localpaged.tui.commands.base import CommandGroup
 from localpaged.tui.commands.chats import ChatCommands
+from localpaged.tui.screens.prompt_text import PromptTextScreen
 from localpaged.tui.screens.tokens import TokenFork, TokenScreen
 from localpaged.tui.session import Answer
 
@@ -59,6 +61,20 @@ class TokenCommands(CommandGroup):
 
         self._app.push_screen(screen, left)
         self._app.awaited.when_done(measured, shown, failed)
+
+    def show_prompt(self) -> None:
+        """Show what the model read before that answer, or reads for it now."""
+        answer = self._answer()
+        if answer is None or not answer.turn.id:
+            self._app.tell("There is no answer whose prompt could be shown.")
+            return
+
+        def shown(prompt: PromptText) -> None:
+            if self._app.screen is self._screen:
+                self._app.push_screen(PromptTextScreen(prompt))
+
+        told = self._app.service.tokens.prompt(answer.turn.id)
+        self._app.awaited.when_done(told, shown, self._app.tell_error)
 
     def _answer(self) -> Answer | None:
         session = self._workspace.current

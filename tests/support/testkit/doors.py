@@ -67,6 +67,7 @@ DOORS: dict[str, Door] = {
     "why": _action("why"),
     "context": _action("context"),
     "tokens": _action("tokens"),
+    "prompt": _action("prompt_text"),
     "theme": _action("theme"),
     "attach": _action("attach"),
     "rename": _rename,

@@ -1,0 +1,82 @@
+"""The prompt as the model read it, on one page."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical, VerticalScroll
+from textual.content import Content
+from textual.widgets import Static
+
+from localpaged.chat.prompt_text import PromptText
+from localpaged.plain_text import visible
+from localpaged.tui.compositor import Dialog
+from localpaged.tui.figures import grouped
+from localpaged.tui.markdown.line import Role, Run
+from localpaged.tui.paint import content_of
+from localpaged.tui.screens.page import fit_page
+
+MOST_CHARS = 40_000
+"""Of a longer prompt the middle is left out: the page is laid out as a whole."""
+
+
+class PromptTextScreen(Dialog[None]):
+    """Shows a prompt literally, control tokens in another colour."""
+
+    AUTO_FOCUS = "VerticalScroll"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,q,enter", "leave", "Close", show=False, priority=True)
+    ]
+
+    def __init__(self, prompt: PromptText) -> None:
+        super().__init__()
+        self._prompt = prompt
+
+    def compose(self) -> ComposeResult:
+        """What it is, and all of it on a page that scrolls."""
+        with Vertical(classes="dialog dialog-wide"):
+            yield Static(Content(title_of(self._prompt)), classes="dialog-title")
+            with VerticalScroll():
+                yield Static(content_of(prompt_runs(self._prompt)))
+            yield Static(Content("The answer begins behind it. Esc closes."), classes="dialog-hint")
+
+    def on_resize(self) -> None:
+        """The line below the page stays in view."""
+        fit_page(self)
+
+    def action_leave(self) -> None:
+        """Close."""
+        self.dismiss(None)
+
+
+def title_of(prompt: PromptText) -> str:
+    """How long it is, and whether it is what was read."""
+    tokens = "1 token" if prompt.num_tokens == 1 else f"{grouped(prompt.num_tokens)} tokens"
+    cached = ""
+    if prompt.is_as_read and prompt.cached_tokens is not None:
+        cached = f", {grouped(prompt.cached_tokens)} of them from memory"
+    how = "The prompt as it was read" if prompt.is_as_read else "The prompt as it would be read now"
+    return f"{how}: {tokens}{cached}"
+
+
+def prompt_runs(prompt: PromptText) -> list[Run]:
+    """The text, what is too long in the middle left out and told."""
+    runs: list[Run] = []
+    total = sum(len(piece.text) for piece in prompt.pieces)
+    half, at = MOST_CHARS // 2, 0
+    for piece in prompt.pieces:
+        head = piece.text[: max(0, half - at)]
+        tail_from = max(len(head), total - half - at)
+        tail = piece.text[tail_from:]
+        role = Role.ACCENT if piece.is_control else Role.TEXT
+        if head:
+            runs.append(Run(visible(head, multiline=True), role))
+        if at <= total - half < at + len(piece.text) and total > MOST_CHARS:
+            left_out = f"\n… {grouped(total - MOST_CHARS)} characters are left out here …\n"
+            runs.append(Run(left_out, Role.FAINT))
+        if tail:
+            runs.append(Run(visible(tail, multiline=True), role))
+        at += len(piece.text)
+    return runs
