@@ -1,183 +1,32 @@
-"""Launches of shapes that models have, for which every kernel is compiled ahead of time."""
+"""Shapes that models have, for which every kernel is compiled ahead of time."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
-import torch
-
-from localpaged_kernels.card import Card
-from localpaged_kernels.gated.triton_impl import plan as plan_gated
-from localpaged_kernels.kv_cache.triton_impl import plan as plan_blocks
+from kernel_launches import (
+    BF16,
+    FP8,
+    FP16,
+    FP32,
+    INT8,
+    attention,
+    cascade,
+    copy,
+    gated,
+    norm,
+    sample,
+    write,
+)
 from localpaged_kernels.launch import Launch
-from localpaged_kernels.norm.triton_impl import plan as plan_norm
-from localpaged_kernels.paged_attention.device_rows import DeviceRows
-from localpaged_kernels.paged_attention.triton_cascade import DeviceGroups, plan_cascade, splits_of
-from localpaged_kernels.paged_attention.triton_launches import Terms, plan, slots_for
-from localpaged_kernels.rope_write.triton_impl import plan as plan_write
-from localpaged_kernels.sampling.triton_impl import plan as plan_sample
-
-PROCESSORS = {80: 108, 86: 28, 89: 24, 90: 132, 100: 148, 120: 170}
-BF16, FP16, FP32 = torch.bfloat16, torch.float16, torch.float32
-INT8, FP8 = torch.int8, torch.float8_e4m3fn
 
 Case = Callable[[int], tuple[Launch, ...]]
 """Makes the launches for an architecture; their tensors have shapes and no memory."""
 
-
-def card(architecture: int) -> Card:
-    """Return a common card of an architecture."""
-    major, minor = divmod(architecture, 10)
-    return Card((major, minor), PROCESSORS[architecture])
-
-
-def empty(*shape: int, dtype: torch.dtype = torch.int32) -> torch.Tensor:
-    """Return a tensor that is a shape alone."""
-    return torch.empty(*shape, dtype=dtype, device="meta")
-
-
-def _attention(
-    architecture: int,
-    *,
-    heads: int,
-    kv_heads: int,
-    dim: int,
-    dtype: torch.dtype = BF16,
-    kv_dtype: torch.dtype | None = None,
-    num_queries: int = 8,
-    num_rows: int = 8,
-    num_splits: int = 1,
-    is_last_merging: bool = False,
-    **numbers: Any,
-) -> tuple[Launch, ...]:
-    queries = empty(num_queries, heads + 2 * kv_heads, dim, dtype=dtype)[:, :heads]
-    kv = empty(4096, 16, 2, kv_heads, dim, dtype=kv_dtype or dtype)
-    rows = DeviceRows(
-        tables=empty(num_rows, 512),
-        lens=empty(num_rows),
-        starts=None if num_queries == num_rows else empty(num_rows + 1),
-        first_query=0,
-        num_queries=num_queries,
-    )
-    if "softcap" in numbers:
-        numbers["sinks"] = empty(heads, dtype=FP32)
-    return plan(
-        empty(*queries.shape, dtype=dtype),
-        queries,
-        kv,
-        rows,
-        Terms(
-            dim**-0.5,
-            kv_scales=None if kv_dtype is None else empty(*kv.shape[:-1], dtype=FP32),
-            **numbers,
-        ),
-        card=card(architecture),
-        num_splits=num_splits,
-        arrivals=empty(4096) if is_last_merging else None,
-    )
-
-
-def _cascade(
-    architecture: int,
-    *,
-    heads: int,
-    kv_heads: int,
-    dim: int,
-    kv_dtype: torch.dtype | None = None,
-    num_rows: int = 16,
-) -> tuple[Launch, ...]:
-    queries = empty(num_rows, heads + 2 * kv_heads, dim, dtype=BF16)[:, :heads]
-    kv = empty(4096, 16, 2, kv_heads, dim, dtype=kv_dtype or BF16)
-    rows = DeviceRows(empty(num_rows, 512), empty(num_rows), None, 0, num_rows)
-    groups = DeviceGroups(empty(num_rows), empty(3), empty(2), empty(num_rows))
-    scales = None if kv_dtype is None else empty(*kv.shape[:-1], dtype=FP32)
-    slots = slots_for(queries, sum(splits_of(queries, kv, rows, groups, card(architecture))))
-    return plan_cascade(
-        empty(*queries.shape, dtype=BF16),
-        queries,
-        kv,
-        rows,
-        groups,
-        Terms(dim**-0.5, kv_scales=scales),
-        slots,
-        card=card(architecture),
-    )
-
-
-def _write(
-    architecture: int,
-    *,
-    heads: int,
-    kv_heads: int,
-    dim: int,
-    dtype: torch.dtype = BF16,
-    kv_dtype: torch.dtype | None = None,
-    has_norm: bool = True,
-) -> tuple[Launch, ...]:
-    del architecture  # compiled for all alike
-    kv = empty(4096, 16, 2, kv_heads, dim, dtype=kv_dtype or dtype)
-    launch = plan_write(
-        empty(8, heads, dim, dtype=dtype),
-        empty(8, heads + 2 * kv_heads, dim, dtype=dtype),
-        kv,
-        empty(8, dtype=torch.int64),
-        positions=empty(8, dtype=torch.int64),
-        cos=empty(4096, dim, dtype=FP32),
-        sin=empty(4096, dim, dtype=FP32),
-        scales=None if kv_dtype is None else empty(*kv.shape[:-1], dtype=FP32),
-        q_norm=empty(dim, dtype=dtype) if has_norm else None,
-        k_norm=empty(dim, dtype=dtype) if has_norm else None,
-        eps=1e-6,
-    )
-    return (launch,)
-
-
-def _copy(architecture: int, *, dtype: torch.dtype) -> tuple[Launch, ...]:
-    del architecture
-    pool, ids = empty(36, 4096, 16, 2, 8, 128, dtype=dtype), empty(16, dtype=torch.int64)
-    piece = empty(36, 16, 16, 2, 8, 128, dtype=dtype)
-    return (
-        plan_blocks(piece, pool, source_ids=ids),
-        plan_blocks(pool, piece, target_ids=ids),
-        plan_blocks(pool, pool, source_ids=ids, target_ids=ids),
-    )
-
-
-def _norm(
-    architecture: int, *, hidden: int, dtype: torch.dtype = BF16, has_residual: bool = True
-) -> tuple[Launch, ...]:
-    del architecture
-    x = empty(8, hidden, dtype=dtype)
-    weight = empty(hidden, dtype=dtype)
-    return (plan_norm(x, x, x, x if has_residual else None, weight, eps=1e-6),)
-
-
-def _gated(architecture: int, *, gate: Any, dtype: torch.dtype = BF16) -> tuple[Launch, ...]:
-    del architecture
-    return (plan_gated(empty(8, 12288, dtype=dtype), empty(8, 24576, dtype=dtype), gate),)
-
-
-def _sample(architecture: int, *, vocab: int) -> tuple[Launch, ...]:
-    del architecture
-    row = empty(8, dtype=FP32)
-    launch = plan_sample(
-        empty(8, dtype=torch.int64),
-        empty(8, dtype=torch.int8),
-        empty(8, vocab, dtype=FP32),
-        temperatures=row,
-        top_k=empty(8),
-        top_p=row,
-        min_p=row,
-        numbers=row,
-    )
-    return (launch,)
-
-
-_decode = partial(partial, _attention)
-_chunk = partial(partial, _attention, num_queries=512)
-_ALL = {"window": 4096, "softcap": 50.0}
+_decode = partial(partial, attention)
+_chunk = partial(partial, attention, num_queries=512)
+_ALL = {"window": 4096, "softcap": 50.0, "has_sinks": True}
 
 CASES: dict[str, Case] = {
     "decode, bf16, 32/8 heads of 128": _decode(heads=32, kv_heads=8, dim=128),
@@ -227,30 +76,94 @@ CASES: dict[str, Case] = {
     ),
     "chunk, fp32, 32/8 of 128": _chunk(heads=32, kv_heads=8, dim=128, dtype=FP32),
     "chunk, fp32, 8/4 of 256": _chunk(heads=8, kv_heads=4, dim=256, dtype=FP32, **_ALL),
-    "cascade, bf16, 32/8 of 128": partial(_cascade, heads=32, kv_heads=8, dim=128),
+    "cascade, bf16, 32/8 of 128": partial(cascade, heads=32, kv_heads=8, dim=128),
     "cascade, bf16 on int8, 16/8 of 64": partial(
-        _cascade, heads=16, kv_heads=8, dim=64, kv_dtype=INT8
+        cascade, heads=16, kv_heads=8, dim=64, kv_dtype=INT8
     ),
-    "write, bf16, 32/8 of 128, norms": partial(_write, heads=32, kv_heads=8, dim=128),
+    "write, bf16, 32/8 of 128, norms": partial(write, heads=32, kv_heads=8, dim=128),
     "write, fp16, 9/3 of 64": partial(
-        _write, heads=9, kv_heads=3, dim=64, dtype=FP16, has_norm=False
+        write, heads=9, kv_heads=3, dim=64, dtype=FP16, has_norm=False
     ),
     "write, fp32, 32/32 of 80": partial(
-        _write, heads=32, kv_heads=32, dim=80, dtype=FP32, has_norm=False
+        write, heads=32, kv_heads=32, dim=80, dtype=FP32, has_norm=False
     ),
     "write, bf16 into int8, 32/8 of 128, norms": partial(
-        _write, heads=32, kv_heads=8, dim=128, kv_dtype=INT8
+        write, heads=32, kv_heads=8, dim=128, kv_dtype=INT8
     ),
     "write, bf16 into fp8, 8/4 of 256, norms": partial(
-        _write, heads=8, kv_heads=4, dim=256, kv_dtype=FP8
+        write, heads=8, kv_heads=4, dim=256, kv_dtype=FP8
     ),
-    "copy of blocks, bf16": partial(_copy, dtype=BF16),
-    "norm of 4,096, bf16, residual": partial(_norm, hidden=4096),
-    "norm of 576, fp16, residual": partial(_norm, hidden=576, dtype=FP16),
-    "norm of 8,192, fp32": partial(_norm, hidden=8192, dtype=FP32, has_residual=False),
-    "SwiGLU, bf16": partial(_gated, gate="silu"),
-    "GeGLU, fp16": partial(_gated, gate="gelu", dtype=FP16),
-    "GeGLU with tanh, bf16": partial(_gated, gate="gelu_tanh"),
-    "draw from 151,936": partial(_sample, vocab=151936),
-    "draw from 49,152": partial(_sample, vocab=49152),
+    "copy of blocks, bf16": partial(copy, dtype=BF16),
+    "norm of 4,096, bf16, residual": partial(norm, hidden=4096),
+    "norm of 576, fp16, residual": partial(norm, hidden=576, dtype=FP16),
+    "norm of 8,192, fp32": partial(norm, hidden=8192, dtype=FP32, has_residual=False),
+    "SwiGLU, bf16": partial(gated, gate="silu"),
+    "GeGLU, fp16": partial(gated, gate="gelu", dtype=FP16),
+    "GeGLU with tanh, bf16": partial(gated, gate="gelu_tanh"),
+    "draw from 151,936": partial(sample, vocab=151936),
+    "draw from 49,152": partial(sample, vocab=49152),
+}
+
+_SIXTEEN = {"heads": 16, "kv_heads": 8, "dim": 128}
+_THIRTY_TWO = {"heads": 32, "kv_heads": 8, "dim": 128}
+_SIXTY_FOUR = {"heads": 64, "kv_heads": 8, "dim": 128}
+_GEMMA_2 = {"heads": 8, "kv_heads": 4, "dim": 256, "window": 4096, "softcap": 50.0}
+_GEMMA_3 = {"heads": 4, "kv_heads": 1, "dim": 256, "window": 512}
+_GPT_OSS = {"heads": 64, "kv_heads": 8, "dim": 64, "window": 128, "has_sinks": True}
+_SMOLLM2 = {"heads": 9, "kv_heads": 3, "dim": 64}
+_PHI_2 = {"heads": 32, "kv_heads": 32, "dim": 80}
+_PHI_3 = {"heads": 32, "kv_heads": 32, "dim": 96}
+
+CASES |= {
+    "Qwen3 0.6B, decode": _decode(**_SIXTEEN),
+    "Qwen3 0.6B, chunk": _chunk(**_SIXTEEN),
+    "Qwen3 0.6B, decode, with a cap": _decode(**_SIXTEEN, softcap=50.0),
+    "Llama 3 8B and Qwen3 8B, decode, last merges, int8": _decode(
+        **_THIRTY_TWO, kv_dtype=INT8, num_splits=8, is_last_merging=True
+    ),
+    "Llama 3 8B and Qwen3 8B, chunk, last merges, int8": _chunk(
+        **_THIRTY_TWO, kv_dtype=INT8, num_splits=4, is_last_merging=True
+    ),
+    "Llama 3 8B and Qwen3 8B, decode, fp32": _decode(**_THIRTY_TWO, dtype=FP32),
+    "Llama 3 8B and Qwen3 8B, decode, fp32 on int8": _decode(
+        **_THIRTY_TWO, dtype=FP32, kv_dtype=INT8
+    ),
+    "Mistral 7B, decode, last merges": _decode(
+        **_THIRTY_TWO, window=4096, num_splits=8, is_last_merging=True
+    ),
+    "Mistral 7B, chunk": _chunk(**_THIRTY_TWO, window=4096),
+    "Llama 3 70B, decode": _decode(**_SIXTY_FOUR),
+    "Llama 3 70B, decode, int8, with a window": _decode(**_SIXTY_FOUR, kv_dtype=INT8, window=4096),
+    "Llama 3 70B, chunk, fp8": _chunk(**_SIXTY_FOUR, kv_dtype=FP8),
+    "Gemma 2 2B, decode": _decode(**_GEMMA_2, num_splits=4),
+    "Gemma 2 2B, decode, int8": _decode(**_GEMMA_2, kv_dtype=INT8),
+    "Gemma 2 2B, chunk": _chunk(**_GEMMA_2),
+    "Gemma 2 2B, decode, fp32 on fp8": _decode(**_GEMMA_2, dtype=FP32, kv_dtype=FP8),
+    "Gemma 2 2B, chunk, fp32": _chunk(**_GEMMA_2, dtype=FP32),
+    "Gemma 3 1B, decode, last merges": _decode(**_GEMMA_3, num_splits=16, is_last_merging=True),
+    "Gemma 3 1B, decode, fp32": _decode(**_GEMMA_3, dtype=FP32),
+    "Gemma 3 1B, chunk, int8": _chunk(**_GEMMA_3, kv_dtype=INT8),
+    "gpt-oss, decode": _decode(**_GPT_OSS, num_splits=4),
+    "gpt-oss, decode, fp8": _decode(**_GPT_OSS, kv_dtype=FP8),
+    "gpt-oss, chunk": _chunk(**_GPT_OSS),
+    "gpt-oss, chunk, int8, last merges": _chunk(
+        **_GPT_OSS, kv_dtype=INT8, num_splits=4, is_last_merging=True
+    ),
+    "SmolLM2 135M, decode": _decode(**_SMOLLM2, num_splits=8),
+    "SmolLM2 135M, decode, int8, last merges": _decode(
+        **_SMOLLM2, kv_dtype=INT8, num_splits=8, is_last_merging=True
+    ),
+    "SmolLM2 135M, chunk, fp32": _chunk(**_SMOLLM2, dtype=FP32),
+    "Phi-2, decode, fp8": _decode(**_PHI_2, kv_dtype=FP8),
+    "Phi-2, chunk, last merges": _chunk(**_PHI_2, num_splits=2, is_last_merging=True),
+    "Phi-3 mini, decode, int8": _decode(**_PHI_3, kv_dtype=INT8),
+    "Phi-3 mini, chunk": _chunk(**_PHI_3),
+    "one KV head for 48, decode, int8": _decode(heads=48, kv_heads=1, dim=128, kv_dtype=INT8),
+    "one KV head for 71, decode, int8": _decode(heads=71, kv_heads=1, dim=64, kv_dtype=INT8),
+    "8/4 heads of 64, decode": _decode(heads=8, kv_heads=4, dim=64),
+    "8/4 heads of 64, chunk": _chunk(heads=8, kv_heads=4, dim=64),
+    "8/4 heads of 256, decode, fp32": _decode(heads=8, kv_heads=4, dim=256, dtype=FP32),
+    "Gemma 3 1B, write": partial(write, heads=4, kv_heads=1, dim=256),
+    "gpt-oss, write into fp8": partial(write, heads=64, kv_heads=8, dim=64, kv_dtype=FP8),
+    "Phi-3 mini, write into int8": partial(write, heads=32, kv_heads=32, dim=96, kv_dtype=INT8),
 }

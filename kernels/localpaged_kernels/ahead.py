@@ -32,11 +32,16 @@ _TYPES = {
 
 @dataclass(frozen=True, slots=True)
 class Build:
-    """What one thread takes of registers and, spilled, of local memory, and a program of shared."""
+    """What one thread takes of registers and, spilled, of local memory, and a program of shared.
+
+    `copies_ahead` are the asynchronous copies into shared memory that may still be on their way
+    when the ones in front of them are waited for; 0 where all are waited for at once.
+    """
 
     registers: int
     spilled_bytes: int
     shared_bytes: int
+    copies_ahead: int
 
 
 def compile_ahead(launch: Launch, architecture: int) -> Build:
@@ -68,7 +73,9 @@ def compile_ahead(launch: Launch, architecture: int) -> Build:
         options=dict(launch.options),
     )
     registers, spilled_bytes = _resources(built.asm["cubin"])
-    return Build(registers, spilled_bytes, built.metadata.shared)
+    waits = re.findall(r"cp\.async\.wait_group\s+(\d+)", built.asm["ptx"])
+    copies_ahead = max(map(int, waits), default=0)
+    return Build(registers, spilled_bytes, built.metadata.shared, copies_ahead)
 
 
 def _type_of(value: object) -> str:

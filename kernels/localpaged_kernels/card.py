@@ -12,6 +12,11 @@ if TYPE_CHECKING:
 FP8_CAPABILITY = (8, 9)
 """From here on the processor itself turns fp8 (e4m3) into wider numbers."""
 
+SHARED_BYTES = {(8, 0): 167_936, (9, 0): 233_472, (10, 0): 233_472}
+"""Shared memory of a processor in data centres' cards, which have more of it than others."""
+
+USUAL_SHARED_BYTES = 102_400
+
 
 @dataclass(frozen=True, slots=True)
 class Card:
@@ -24,6 +29,11 @@ class Card:
     def has_fp8(self) -> bool:
         """Whether fp8 numbers are loaded as such; else their bits are taken apart."""
         return self.capability >= FP8_CAPABILITY
+
+    @property
+    def shared_bytes(self) -> int:
+        """Shared memory of one processor, for all programs that run on it at a time."""
+        return SHARED_BYTES.get(self.capability, USUAL_SHARED_BYTES)
 
 
 @cache

@@ -6,13 +6,23 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+REGISTERS = 65536
+"""Registers of a processor, of every architecture that is compiled for."""
+
+MOST_REGISTERS = 255
+"""More than these a thread cannot name."""
+
+THREADS_A_WARP = 32
+
 
 @dataclass(frozen=True, slots=True)
 class Launch:
     """A kernel with everything it is started with.
 
     `args` are its run-time arguments by name (tensors, numbers, None), `constants` those it is
-    compiled for. What is compiled ahead of time is therefore exactly what runs.
+    compiled for. What is compiled ahead of time is therefore exactly what runs. `is_unspilled`
+    gives a thread all registers that it may have: by itself the compiler spills a few of them to
+    memory where one more program would fit on a processor then.
     """
 
     kernel: Any
@@ -21,6 +31,7 @@ class Launch:
     constants: Mapping[str, Any]
     num_warps: int = 4
     num_stages: int = 2
+    is_unspilled: bool = False
 
     @property
     def options(self) -> Mapping[str, Any]:
@@ -29,6 +40,7 @@ class Launch:
             "num_warps": self.num_warps,
             "num_stages": self.num_stages,
             "enable_fp_fusion": True,
+            "maxnreg": most_registers(self.num_warps) if self.is_unspilled else None,
         }
 
     def run(self) -> None:
@@ -39,6 +51,11 @@ class Launch:
                 **self.constants,
                 **self.options,
             )
+
+
+def most_registers(num_warps: int) -> int:
+    """Return how many registers each thread of a program may have."""
+    return min(MOST_REGISTERS, REGISTERS // (num_warps * THREADS_A_WARP))
 
 
 def power_of_two(number: int) -> int:

@@ -23,9 +23,19 @@ TELLING = {
     80: ["decode, bf16 on fp8, 32/8 of 128", "write, bf16 into fp8, 8/4 of 256, norms"],
     86: ["decode, bf16, 32/8 of 128, 16 parts, last merges", "chunk, bf16 on int8, 32/8 of 128"],
     89: ["decode, fp16, 28/4 of 112", "draw from 151,936"],
-    90: ["decode, bf16 on fp8, 32/8 of 128", "chunk, fp16 on fp8, 8/4 of 256"],
-    100: ["cascade, bf16, 32/8 of 128", "norm of 4,096, bf16, residual", "SwiGLU, bf16"],
-    120: ["chunk, bf16, 32/8 of 128, window, cap, sinks", "copy of blocks, bf16"],
+    90: ["decode, bf16 on fp8, 32/8 of 128", "8/4 heads of 256, decode, fp32"],
+    100: [
+        "Llama 3 70B, decode, int8, with a window",
+        "Qwen3 0.6B, decode, with a cap",
+        "cascade, bf16, 32/8 of 128",
+        "norm of 4,096, bf16, residual",
+    ],
+    120: [
+        "SmolLM2 135M, decode",
+        "8/4 heads of 256, decode, fp32",
+        "gpt-oss, chunk, int8, last merges",
+        "copy of blocks, bf16",
+    ],
 }
 
 
@@ -69,6 +79,14 @@ def test_kernels_compile_for_a_card_that_is_not_there_and_take_what_the_table_sa
         if f"by Triton {triton.__version__}:" in TABLE:
             took = " + ".join(f"{b['registers']} / {b['shared_bytes']}" for b in builds)
             assert took == cells()[name, architecture]
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_the_next_tile_of_a_decode_is_on_its_way_while_one_is_computed(built, architecture):
+    decodes = [name for name in TELLING[architecture] if "decode" in name and "fp32" not in name]
+    assert decodes
+    for name in decodes:
+        assert built[name, architecture][0]["copies_ahead"], name
 
 
 def test_the_table_has_every_case_for_every_card():

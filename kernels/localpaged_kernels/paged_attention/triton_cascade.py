@@ -18,16 +18,15 @@ from localpaged_kernels.paged_attention.beginnings import group_numbers, shared_
 from localpaged_kernels.paged_attention.device_rows import DeviceRows
 from localpaged_kernels.paged_attention.triton_launches import (
     MAX_SPLITS,
-    Shape,
     Slots,
     Terms,
     attend_launch,
     is_soft_fp8,
     merge_launch,
-    shape_of,
     slots_for,
     splits_for,
 )
+from localpaged_kernels.paged_attention.triton_shape import Shape, shape_of
 
 if TYPE_CHECKING:
     from localpaged_kernels.paged_attention.batch import AttentionBatch
@@ -117,7 +116,7 @@ def plan_cascade(
     assert slots.count == own + shared
     together = _together(rows, groups)
     is_soft = is_soft_fp8(kv, card)
-    shape = shape_of(queries, kv, together)
+    shape = shape_of(queries, kv, together, card)
     shared_launch = attend_launch(
         out,
         queries,
@@ -137,7 +136,7 @@ def plan_cascade(
         kv,
         rows,
         terms,
-        shape_of(queries, kv, rows, is_last_merging=arrivals is not None),
+        shape_of(queries, kv, rows, card),
         slots,
         grid=(rows.num_rows, kv.shape[3], own),
         is_soft_fp8=is_soft,
@@ -155,10 +154,10 @@ def splits_of(
 ) -> tuple[int, int]:
     """Return in how many parts a decode's own tokens and those of a group are cut."""
     kv_heads = kv.shape[3]
-    shape = shape_of(queries, kv, rows)
+    shape = shape_of(queries, kv, rows, card)
     own = splits_for(rows.num_rows * kv_heads, rows, kv, shape, card)
     together = _together(rows, groups)
-    shape = shape_of(queries, kv, together)
+    shape = shape_of(queries, kv, together, card)
     return own, splits_for(_num_blocks(groups, shape) * kv_heads, together, kv, shape, card)
 
 

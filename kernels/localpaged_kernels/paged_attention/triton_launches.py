@@ -16,16 +16,11 @@ import torch
 from localpaged_kernels.card import Card, card_of
 from localpaged_kernels.launch import Launch, power_of_two
 from localpaged_kernels.paged_attention.device_rows import DeviceRows
+from localpaged_kernels.paged_attention.triton_shape import PROGRAMS_A_PROCESSOR, Shape, shape_of
 
 MAX_SPLITS = 32
-PROGRAMS_A_PROCESSOR = 2
-"""Programs that keep one processor's memory pipeline busy; more parts only cost."""
-
 TILES_A_SPLIT = 4
 """A part of fewer tiles is not worth being put together again."""
-
-LEAST_ROWS = 16
-"""Rows of the smallest matrix that tensor cores multiply."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,18 +32,6 @@ class Terms:
     kv_scales: torch.Tensor | None = None
     softcap: float | None = None
     sinks: torch.Tensor | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Shape:
-    """Numbers that attention is compiled for, and how it is laid out on the card."""
-
-    dim: int
-    block_m: int
-    block_q: int
-    tile: int
-    num_warps: int
-    num_stages: int
 
 
 def plan(
@@ -68,7 +51,7 @@ def plan(
     all together in the first launch. Lengths, tables and the like are read when it runs.
     """
     card = card or card_of(queries.device)
-    shape = shape_of(queries, kv, rows, is_last_merging=arrivals is not None)
+    shape = shape_of(queries, kv, rows, card)
     grid = (num_blocks(rows, shape), kv.shape[3])
     if num_splits is None:
         num_splits = splits_for(grid[0] * grid[1], rows, kv, shape, card)
@@ -89,33 +72,6 @@ def plan(
     if is_whole or arrivals is not None:
         return (launch,)
     return (launch, merge_launch(out, slots, terms.sinks, rows))
-
-
-def shape_of(
-    queries: torch.Tensor, kv: torch.Tensor, rows: DeviceRows, *, is_last_merging: bool = False
-) -> Shape:
-    """Return how attention of these shapes is laid out."""
-    head_dim, group = queries.shape[2], queries.shape[1] // kv.shape[3]
-    dim = max(power_of_two(head_dim), LEAST_ROWS)
-    is_wide, is_large = queries.dtype == torch.float32, dim > 128
-    is_narrow = is_wide or is_large or rows.starts is None
-    block_m = max(power_of_two(group), LEAST_ROWS if is_narrow else 64)
-    # What is converted or merged takes registers: shared out among more threads, none are spilled.
-    # Small heads of one query leave enough; for more threads the compiler saves, and spills a few.
-    is_small = rows.starts is None and dim <= 64
-    is_converted = kv.dtype.itemsize == 1 and not is_small
-    is_crowded = is_converted or is_last_merging or (is_wide and is_large)
-    # Many rows of a head that is no power of two: what is masked takes the rest of the registers.
-    is_cut = not is_narrow and head_dim < dim
-    return Shape(
-        dim=dim,
-        block_m=block_m,
-        block_q=1 if rows.starts is None else block_m // group,
-        tile=16 if is_wide or is_large else 32,
-        num_warps=8 if is_crowded else 4,
-        # With three the next tile is on its way while one is computed: its place takes a load, too.
-        num_stages=2 if is_wide or is_large or is_cut else 3,
-    )
 
 
 def is_soft_fp8(kv: torch.Tensor, card: Card) -> bool:
@@ -245,7 +201,9 @@ def attend_launch(
         "IS_SOFT_FP8": is_soft_fp8,
         "IS_INTERPRETED": queries.device.type == "cpu",
     }
-    return Launch(attend, grid, args, constants, shape.num_warps, shape.num_stages)
+    return Launch(
+        attend, grid, args, constants, shape.num_warps, shape.num_stages, is_unspilled=True
+    )
 
 
 def merge_launch(
