@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import torch
 
 from gpu_check_parts.bench import Bench
+from gpu_check_parts.engine_uses import eight_bit, uses
 from gpu_check_parts.entries import Case, Entry, Fault
 from gpu_check_parts.families import FAMILIES, Family
 from gpu_check_parts.figures import first_line
@@ -24,19 +25,26 @@ SLACK = 2e-3
 
 
 def run(bench: Bench) -> Iterator[Entry]:
-    """Yield comparisons: cold prompts, known beginnings, with and without graphs, two dtypes."""
+    """Yield comparisons: cold prompts, known beginnings, with and without graphs, two dtypes.
+
+    Of the first family also what else an engine does, and KV in 8 bits.
+    """
     names = bench.pick(list(FAMILIES), list(FAMILIES)[:1])
-    # Each family has kernels of its own to be compiled, so each has a process.
-    for name, _ in bench.mine(dict.fromkeys(names)):
-        lack = bench.lacks_time(name, FAMILY_S)
+    parts: dict[tuple[str, str], Callable[[Bench, Family], Iterator[Entry]]] = {
+        **{(name, "answers"): _family for name in names},
+        (names[0], "uses"): uses,
+        (names[0], "int8 KV"): eight_bit,
+    }
+    # Each part has kernels of its own to be compiled, so each has a process.
+    for (name, what), part in bench.mine(parts):
+        lack = bench.lacks_time(f"{name}, {what}", FAMILY_S)
         if lack is not None:
             yield lack
             continue
         try:
-            family = Family(name, bench.device, num_layers=bench.pick(3, 1))
-            yield from _family(bench, family)
-        except Exception as error:  # one family that breaks leaves the others to be compared
-            yield Fault(name, first_line(error))
+            yield from part(bench, Family(name, bench.device, num_layers=bench.pick(3, 1)))
+        except Exception as error:  # one part that breaks leaves the others to be compared
+            yield Fault(f"{name}, {what}", first_line(error))
 
 
 def _family(bench: Bench, family: Family) -> Iterator[Entry]:

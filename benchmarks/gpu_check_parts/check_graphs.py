@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 
 from gpu_check_parts.bench import Bench
 from gpu_check_parts.checks import HOST_WORK
 from gpu_check_parts.choosing import give_back, largest
-from gpu_check_parts.entries import Entry, Fault, Skip
+from gpu_check_parts.compiled import Compiled
+from gpu_check_parts.entries import Entry, Fault, Figure, Skip
 from gpu_check_parts.figures import many, milliseconds
 from gpu_check_parts.ours import Ours, Sizes, Steps
 from gpu_check_parts.shapes import MODELS, QWEN3_06B
@@ -15,6 +17,9 @@ from gpu_check_parts.stopwatch import times_of
 from localpaged.decoder_config import DecoderConfig
 
 PROMPT_TOKENS = 500
+FIRST_PROMPTS = (3, 17, 63, 65, 300, 301)
+"""What is asked first after loading, for which nothing may be compiled."""
+
 STEPS, WARM_STEPS = 40, 6
 MODEL_S = 6.0
 JUDGED_SEQUENCES = 32
@@ -51,9 +56,20 @@ def _model(
     medians: dict[int, float] = {}
     judged = bench.pick(JUDGED_SEQUENCES, 2)
     counts = bench.pick((1, JUDGED_SEQUENCES), (judged,))
-    ours = Ours(bench, config, sizes)
+    started_s = time.perf_counter()
+    ours = Ours(bench, config, sizes, is_warm=is_judged)
+    if is_judged:
+        made = time.perf_counter() - started_s
+        yield milliseconds(f"{name}: weights made, kernels compiled, a step recorded", [made])
     if ours.note:
         yield Fault(f"{name}: graphs", ours.note)
+    taken = ours.runner.inner.graph_bytes / 2**20
+    yield Figure(f"{name}: what recording a step takes", "MiB", taken, taken, taken, 1)
+    compiled = Compiled()
+    if is_judged:
+        ours.answer([ours.prompt(each) for each in bench.pick(FIRST_PROMPTS, (5,))], 2)
+        if compiled.names:
+            yield Fault(f"{name}: compiled for who asked first", ", ".join(compiled.names))
     for sequences in counts:
         title = f"{name}, {many(sequences)}"
         steps = _steps(bench, ours, sequences)

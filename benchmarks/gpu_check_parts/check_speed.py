@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 
 from gpu_check_parts.bench import Bench
 from gpu_check_parts.check_machine import bandwidth
@@ -131,34 +132,30 @@ def _theirs(
     except Exception as error:  # whatever it does not find on this machine
         yield Skip(f"transformers with {name}", first_line(error))
         return
+    prompt_tokens = bench.pick(PROMPT_TOKENS, 5)
+    steps, num_tokens = bench.pick((THEIR_STEPS, CONTINUOUS_TOKENS), (2, 2))
     # One by one is as fast as one alone.
     for count in dict.fromkeys((1, *ours)):
-        figure = _generate(bench, theirs, name, count, ours.get(count), kept_s=kept_s)
+        figure = _theirs_figure(
+            bench,
+            f"{name}, {many(count)}, transformers generate",
+            partial(theirs.decode_per_s, count, prompt_tokens=prompt_tokens, steps=steps),
+            needed_s=THEIR_S + kept_s,
+            beside={"localpaged": ours[count].median} if count in ours else {},
+        )
         yield figure
         if count == 1 and max(ours, default=0) == bench.pick(SEQUENCES[-1], 2):
             yield _many_bar(bench, name, ours[max(ours)], figure)
-    for count in bench.pick(CONTINUOUS, (2,)):
-        if count in ours:
-            yield _continuous(bench, theirs, name, count, ours[count], kept_s=kept_s)
-
-
-def _generate(
-    bench: Bench, theirs: Theirs, name: str, count: int, ours: Figure | None, *, kept_s: float
-) -> Figure | Skip:
-    title = f"{name}, {many(count)}, transformers generate"
-    lack = bench.lacks_time(title, THEIR_S + kept_s)
-    if lack is not None:
-        return lack
-    try:
-        made = theirs.decode_per_s(
-            count,
-            prompt_tokens=bench.pick(PROMPT_TOKENS, 5),
-            steps=bench.pick(THEIR_STEPS, 2),
+    for count in [each for each in bench.pick(CONTINUOUS, (2,)) if each in ours]:
+        yield _theirs_figure(
+            bench,
+            f"{name}, {many(count)}, transformers continuous batching, prompts read as well",
+            partial(
+                theirs.continuous_per_s, count, prompt_tokens=prompt_tokens, num_tokens=num_tokens
+            ),
+            needed_s=CONTINUOUS_S + kept_s,
+            beside={"localpaged, decoding": ours[count].median},
         )
-    except Exception as error:  # such as a card's memory that does not suffice for it
-        return Skip(title, first_line(error))
-    beside = {} if ours is None else {"localpaged": ours.median}
-    return Figure(title, "tok/s", made, made, made, 1, beside)
 
 
 def _many_bar(bench: Bench, name: str, ours: Figure, one_by_one: Figure | Skip) -> Entry:
@@ -168,20 +165,20 @@ def _many_bar(bench: Bench, name: str, ours: Figure, one_by_one: Figure | Skip) 
     return bench.at_least(MANY, times, LEAST_TIMES, "times", note=name)
 
 
-def _continuous(
-    bench: Bench, theirs: Theirs, name: str, count: int, ours: Figure, *, kept_s: float
-) -> Entry:
-    """Time transformers' continuous batching, which may not run on this machine."""
-    title = f"{name}, {many(count)}, transformers continuous batching, prompts read as well"
-    lack = bench.lacks_time(title, CONTINUOUS_S + kept_s)
+def _theirs_figure(
+    bench: Bench,
+    title: str,
+    measure: Callable[[], float],
+    *,
+    needed_s: float,
+    beside: Mapping[str, float],
+) -> Figure | Skip:
+    """Return their tokens a second; what does not run on this machine is none of our faults."""
+    lack = bench.lacks_time(title, needed_s)
     if lack is not None:
         return lack
     try:
-        made = theirs.continuous_per_s(
-            count,
-            prompt_tokens=bench.pick(PROMPT_TOKENS, 5),
-            num_tokens=bench.pick(CONTINUOUS_TOKENS, 2),
-        )
-    except Exception as error:  # it has many demands of its own
+        made = measure()
+    except Exception as error:  # such as a card's memory that does not suffice for it
         return Skip(title, first_line(error))
-    return Figure(title, "tok/s", made, made, made, 1, {"localpaged, decoding": ours.median})
+    return Figure(title, "tok/s", made, made, made, 1, beside)

@@ -87,6 +87,21 @@ class Family:
             )
         return [int(token) for token in made[0, len(prompt) :]]
 
+    def beams(self, prompt: tuple[int, ...], num_tokens: int, *, width: int) -> list[list[int]]:
+        """Return the beams that transformers finds, best first."""
+        ids = torch.tensor([prompt], device=self._device)
+        with torch.inference_mode():
+            made = self.model.generate(
+                ids,
+                attention_mask=torch.ones_like(ids),
+                max_new_tokens=num_tokens,
+                num_beams=width,
+                num_return_sequences=width,
+                do_sample=False,
+                pad_token_id=0,
+            )
+        return [[int(token) for token in row[len(prompt) :]] for row in made]
+
     def logprobs(self, prompt: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
         """Return the log probability of each token of a prompt but the first, [tokens] float32."""
         ids = torch.tensor([prompt], device=self._device)

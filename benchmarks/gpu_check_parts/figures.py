@@ -2,58 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
 from gpu_check_parts.entries import Figure
 from gpu_check_parts.stopwatch import times_of
 
-
-def milliseconds(
-    name: str,
-    seconds: Sequence[float],
-    *,
-    beside: Mapping[str, float] | None = None,
-    facts: Mapping[str, float] | None = None,
-    note: str = "",
-) -> Figure:
-    """Return a figure in milliseconds, the less the better."""
-    times = times_of(seconds)
-    return Figure(
-        name,
-        "ms",
-        times.median * 1e3,
-        times.low * 1e3,
-        times.high * 1e3,
-        times.runs,
-        beside or {},
-        facts or {},
-        note,
-    )
+DEEPEST_FRAMES = 4
+"""Of a fault's way, which is all that is left of it when the machine is gone."""
 
 
-def per_second(
+def milliseconds(name: str, seconds: Sequence[float], **told: Any) -> Figure:
+    """Return a figure in milliseconds, the less the better; `told` are more of its fields."""
+    return _figure(name, "ms", seconds, lambda each_s: each_s * 1e3, **told)
+
+
+def per_second(name: str, unit: str, count: float, seconds: Sequence[float], **told: Any) -> Figure:
+    """Return a figure of `count` things a second, where each run takes so many seconds."""
+    return _figure(name, unit, seconds, lambda each_s: count / each_s, **told)
+
+
+def _figure(
     name: str,
     unit: str,
-    count: float,
     seconds: Sequence[float],
+    number_of: Callable[[float], float],
     *,
     beside: Mapping[str, float] | None = None,
     facts: Mapping[str, float] | None = None,
     note: str = "",
 ) -> Figure:
-    """Return a figure of `count` things a second, where each run takes so many seconds."""
+    """Return what a number of seconds makes of their median and quartiles, the lower first."""
     times = times_of(seconds)
-    return Figure(
-        name,
-        unit,
-        count / times.median,
-        count / times.high,
-        count / times.low,
-        times.runs,
-        beside or {},
-        facts or {},
-        note,
-    )
+    low, high = sorted((number_of(times.low), number_of(times.high)))
+    middle = number_of(times.median)
+    return Figure(name, unit, middle, low, high, times.runs, beside or {}, facts or {}, note)
 
 
 def many(sequences: int) -> str:
@@ -62,6 +47,9 @@ def many(sequences: int) -> str:
 
 
 def first_line(error: Exception) -> str:
-    """Return the kind of an error and what it says first."""
+    """Return the kind of an error, what it says first, and the lines of code that led there."""
     lines = str(error).strip().splitlines() or [""]
-    return f"{type(error).__name__}: {lines[0][:200]}"
+    frames = traceback.extract_tb(error.__traceback__)[-DEEPEST_FRAMES:]
+    way = " < ".join(f"{Path(f.filename).name}:{f.lineno}" for f in reversed(frames))
+    said = f"{type(error).__name__}: {lines[0][:200]}"
+    return f"{said} ({way})" if way else said

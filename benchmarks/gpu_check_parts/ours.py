@@ -6,6 +6,7 @@ import random
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 
@@ -46,17 +47,22 @@ WORKING_BYTES = 3 * 2**29
 
 @dataclass(frozen=True)
 class Sizes:
-    """How much an engine is made for: tokens of KV, of a context, of a step; sequences at once."""
+    """How much an engine is made for: tokens of KV, of a context, of a step; sequences at once.
+
+    With `host_blocks` what is evicted always comes back from host memory.
+    """
 
     kv_tokens: int
     context_tokens: int
     max_running: int
     step_tokens: int = 2_048
+    spare_blocks: int = SPARE_BLOCKS
+    host_blocks: int = 0
 
     @property
     def num_blocks(self) -> int:
         """Blocks of its pool, a few more than the tokens fill."""
-        return self.kv_tokens // BLOCK_SIZE + self.max_running + SPARE_BLOCKS
+        return self.kv_tokens // BLOCK_SIZE + self.max_running + self.spare_blocks
 
 
 @dataclass(frozen=True)
@@ -106,9 +112,12 @@ class Ours:
         *,
         state: Mapping[str, torch.Tensor] | None = None,
         dtype: torch.dtype = torch.bfloat16,
+        kv_dtype: torch.dtype | None = None,
         has_graphs: bool = True,
         has_cascade: bool = True,
+        is_warm: bool = False,
     ) -> None:
+        """Make it; with `is_warm` all is compiled at once, as the program does when it loads."""
         # The device has a stream of its own, which does not wait for what was begun on another.
         bench.watch.settle()
         device: DeviceLayer = RehearsedDevice() if bench.is_rehearsal else CudaDevice()
@@ -119,7 +128,8 @@ class Ours:
             config,
             num_blocks=sizes.num_blocks,
             block_size=BLOCK_SIZE,
-            dtype=dtype,
+            dtype=kv_dtype or dtype,
+            host_blocks=sizes.host_blocks,
             device=device.torch_device,
             operators=operators,
         )
@@ -134,9 +144,13 @@ class Ours:
                 has_graphs=has_graphs,
                 has_cascade=has_cascade,
                 short_chunk=bench.pick(None, REHEARSED_CHUNK),
+                step_tokens=sizes.step_tokens,
             )
         )
-        self.runner.inner.warm_up()
+        if is_warm:
+            self.runner.inner.warm_up()
+        elif has_graphs:
+            self.runner.inner.record()
         self.core = EngineCore(
             EngineConfig(
                 num_blocks=sizes.num_blocks,
@@ -144,6 +158,8 @@ class Ours:
                 max_running=sizes.max_running,
                 step_tokens=sizes.step_tokens,
                 max_waiting=4_096,
+                host_blocks=sizes.host_blocks,
+                host_use="always" if sizes.host_blocks else "never",
             ),
             self.runner,
             Vocabulary([b"x"] * config.vocab_size, frozenset()),
@@ -196,6 +212,20 @@ class Ours:
                 elif isinstance(event, FinishEvent) and event.usage is not None:
                     usages[event.request_id] = event.usage
         return [tokens[request_id] for request_id in ids], [usages[i] for i in ids]
+
+    def branches(self, prompt: Sequence[int], num_tokens: int, **options: Any) -> list[list[int]]:
+        """Return all answers to one prompt, as `options` of its request ask for them."""
+        self._count += 1
+        sampling = SamplingParams(temperature=0, max_tokens=num_tokens, ignore_eos=True)
+        request = Request(str(self._count), tuple(prompt), sampling, speculation=False, **options)
+        tokens: dict[int, list[int]] = {}
+        events = _refuse_failures(self.core.submit(request))
+        while not self.core.is_idle:
+            events += _refuse_failures(self.core.step())
+        for event in events:
+            if isinstance(event, TokenEvent):
+                tokens.setdefault(event.branch, []).extend(event.token_ids)
+        return [tokens[branch] for branch in sorted(tokens)]
 
     def prompt_logprobs(self, prompt: Sequence[int]) -> list[float]:
         """Return the log probability of each token of a prompt but the first."""

@@ -157,7 +157,7 @@ class GpuRunner:
     def _warm_parts(self) -> list[Callable[[], object]]:
         """Return what is done for nobody while loading; one part records the step of one row."""
         if not self._device.compiles:
-            return [self._record] if self._has_graphs else []
+            return [self.record] if self._has_graphs else []
         parts: list[Callable[[], object]] = []
         if self._has_graphs:
             parts += [
@@ -170,10 +170,10 @@ class GpuRunner:
         parts += [partial(self.run, step) for step in wide]
         parts += [self._try_moves]
         if self._has_graphs:
-            parts += [self._record]
+            parts += [self.record]
         return parts + [partial(self.run, s) for s in self._steps_for_nobody if is_decode(s)]
 
-    def _record(self) -> None:
+    def record(self) -> None:
         """Record the step of one row and measure what that takes of the device."""
         give_back()
         before = self._device.free_bytes()

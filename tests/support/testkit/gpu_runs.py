@@ -17,10 +17,12 @@ from localpaged.engine.kv_storage import KVStorage
 from localpaged.engine.model import PagedModel
 from localpaged.engine.params import EngineConfig
 from localpaged.engine.runner import ModelRunner
+from testkit.engine_runs import make_request
 from testkit.fake_device import FakeDevice
 from testkit.history_model import HistoryModel, token_bytes, torch_draws
 
 BLOCK_SIZE = 4
+PROMPTS = {"a": [1, 2, 3], "b": [9, 8, 7, 6] * 4, "c": [4, 5] * 9, "d": [4, 5] * 8 + [1]}
 
 
 def gpu_runner(
@@ -113,3 +115,17 @@ def triton_runner(
         vocab_size=decoder.config.vocab_size,
         draw=triton_draws,
     )
+
+
+def requests(names="abcd", *, max_tokens=10, **options):
+    return [make_request(name, PROMPTS[name], max_tokens=max_tokens, **options) for name in names]
+
+
+def told(outcome):
+    """What a request was told, to be compared."""
+    own = (outcome.token_ids, outcome.text, outcome.fail and str(outcome.fail.error))
+    logprobs = [
+        [(p.token_id, round(p.logprob, 4), *(i for i, _ in p.alternatives)) for p in each]
+        for each in (outcome.logprobs, outcome.prompt_logprobs)
+    ]
+    return own, logprobs, {k: told(branch) for k, branch in outcome.branches.items()}
