@@ -14,7 +14,7 @@ from localpaged.chat.prompt_text import PromptText
 from localpaged.plain_text import visible
 from localpaged.tui.compositor import Dialog
 from localpaged.tui.figures import grouped
-from localpaged.tui.markdown.line import Role, Run
+from localpaged.tui.markdown.line import STRONG, UNDERLINE, Role, Run
 from localpaged.tui.paint import content_of
 from localpaged.tui.screens.page import fit_page
 
@@ -71,12 +71,14 @@ def prompt_runs(prompt: PromptText) -> list[Run]:
         tail_from = max(len(head), total - half - at)
         tail = piece.text[tail_from:]
         role = Role.ACCENT if piece.is_control else Role.TEXT
+        # without colours, too, what somebody typed is not taken for a control token
+        marks = STRONG | UNDERLINE if piece.is_control else 0
         if head:
-            runs.append(Run(visible(head, multiline=True), role))
+            runs.append(Run(visible(head, multiline=True), role, marks))
         if at <= total - half < at + len(piece.text) and total > MOST_CHARS:
             left_out = f"\n… {grouped(total - MOST_CHARS)} characters are left out here …\n"
             runs.append(Run(left_out, Role.FAINT))
         if tail:
-            runs.append(Run(visible(tail, multiline=True), role))
+            runs.append(Run(visible(tail, multiline=True), role, marks))
         at += len(piece.text)
     return runs
