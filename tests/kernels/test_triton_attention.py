@@ -227,6 +227,29 @@ def test_what_grows_with_a_chat_is_no_constant_and_is_not_looked_at_closer():
     assert len(compiled_for) == 3, "decodes, chunks, and what puts parts together"
 
 
+def test_where_a_step_s_chunks_begin_compiles_nothing_anew():
+    queries, kv = torch.zeros(9, 9, 32), torch.zeros(9, 16, 2, 3, 32)
+    compiled_for = set()
+    for first in (0, 1, 2):
+        rows = DeviceRows(
+            torch.zeros(1, 8).int(),
+            torch.zeros(1).int(),
+            torch.tensor([first, 9]).int(),
+            first,
+            9 - first,
+        )
+        for launch in plan(queries, queries, kv, rows, Terms(1.0), num_splits=2):
+            looked_at = {p.name for p in raw_parameters(launch.kernel) if not p.do_not_specialize}
+            addresses = {
+                name: (value.data_ptr() - value.untyped_storage().data_ptr()) % 16
+                for name, value in launch.args.items()
+                if name in looked_at and isinstance(value, torch.Tensor)
+            }
+            assert addresses
+            compiled_for.add((launch.kernel, *sorted(addresses.items())))
+    assert len(compiled_for) == 2, "what attends and what puts parts together"
+
+
 def raw_parameters(kernel):
     if DEVICE.type == "cuda":
         return kernel.params

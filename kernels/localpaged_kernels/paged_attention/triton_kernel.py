@@ -76,7 +76,7 @@ def _merge(
     tl.store(out_ptr + place * HEAD_DIM + dims, out.to(out_ptr.dtype.element_ty), mask=is_dim)
 
 
-@triton.jit(do_not_specialize=["num_slots"])
+@triton.jit(do_not_specialize=["num_slots", "tops_ptr", "sums_ptr"])  # parts of other tensors
 def merge(
     out_ptr, parts_ptr, tops_ptr, sums_ptr, sinks_ptr, num_slots,
     HEADS: tl.constexpr, HEAD_DIM: tl.constexpr, DIM: tl.constexpr, SLOTS: tl.constexpr,
