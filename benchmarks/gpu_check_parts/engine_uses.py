@@ -19,7 +19,7 @@ PROMPT_TOKENS, ANSWER_TOKENS = 50, 40
 CROWD = 4
 """Prompts that a small pool has no room for at once."""
 
-TIMES_ROUNDING = 8.0
+TIMES_ROUNDING = 3.0
 """What 8-bit KV may move likelihoods by, in what bfloat16 moves them: a number in 8 bits
 is off by 1/254 of its row's largest at most, one in bfloat16 by 1/256 of itself."""
 

@@ -7,8 +7,10 @@ cleared, swapped or read for a file keeps its order with steps that are under wa
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
 from typing import Protocol
 
 import torch
@@ -123,7 +125,7 @@ class CudaDevice:
             ):
                 work()
         except Exception as error:
-            raise CaptureFailed(str(error).splitlines()[0]) from error
+            raise CaptureFailed(told_cause(error)) from error
         return graph
 
     def step(self) -> AbstractContextManager[object]:
@@ -133,6 +135,19 @@ class CudaDevice:
     def free_bytes(self) -> int:
         """See DeviceLayer."""
         return int(torch.cuda.mem_get_info(self._device)[0])
+
+
+def told_cause(error: BaseException) -> str:
+    """Return what broke first and where, in one line.
+
+    Ending a recording that broke raises as well, and says nothing of what broke it.
+    """
+    while error.__context__ is not None:
+        error = error.__context__
+    said = str(error).splitlines() or [type(error).__name__]
+    frames = traceback.extract_tb(error.__traceback__)
+    where = f" ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else ""
+    return said[0] + where
 
 
 class _CudaTicket:
