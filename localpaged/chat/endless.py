@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from localpaged.abilities import abilities_of
 from localpaged.errors import PromptEndless
 from localpaged.prompt import ChatModel, PromptMessage
 
@@ -22,8 +23,11 @@ CUT_TOKENS = 64
 def refuse_endless(messages: Sequence[PromptMessage], model: ChatModel) -> None:
     """Raise PromptEndless for messages that `model` can never read.
 
-    What an answer said is not counted: templates leave out what was thought before it.
+    What an answer said is not counted: templates leave out what was thought before it. Of an
+    endpoint's model nothing is refused: its server counts.
     """
+    if abilities_of(model).is_remote:
+        return
     said = [message.text.strip() for message in messages if message.role != "assistant"]
     num_chars, context = sum(map(len, said)), model.context_length
     if num_chars <= TRIED_CHARS_A_TOKEN * context:
