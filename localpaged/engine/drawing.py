@@ -10,6 +10,8 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import Protocol
 
 import torch
 
@@ -23,6 +25,19 @@ MIN_POSITIVE = 1e-20
 """What a smaller temperature or top-p counts as: the same draws, and logits stay within float32."""
 
 
+class Select(Protocol):
+    """Finds the likeliest tokens."""
+
+    def __call__(
+        self, logits: torch.Tensor, temperatures: torch.Tensor, count: int, /
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Return the largest of logits [rows, vocab] / temperatures [rows, 1], with their ids.
+
+        Both [rows, count], the largest first; and the logarithms of the sums of the exponentials
+        of all [rows, 1].
+        """
+
+
 @dataclass(frozen=True, slots=True)
 class DrawTask:
     """A draw and the parameters it is made with."""
@@ -31,16 +46,40 @@ class DrawTask:
     sampling: SamplingParams
 
 
-def draw_tokens(logits: torch.Tensor, tasks: Sequence[DrawTask]) -> list[int]:
+def select_likeliest(
+    logits: torch.Tensor, temperatures: torch.Tensor, count: int
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """See Select; torch's way."""
+    scaled = logits / temperatures
+    values, ids = scaled.topk(count)
+    return values, ids, scaled.logsumexp(-1, keepdim=True)
+
+
+def draw_tokens(
+    logits: torch.Tensor, tasks: Sequence[DrawTask], *, select: Select = select_likeliest
+) -> list[int]:
     """Return a token id for each task from its logits [tasks, vocab]; temperature 0 is greedy."""
-    tokens = logits.argmax(dim=-1)
-    drawn = [i for i, task in enumerate(tasks) if task.sampling.temperature > 0]
-    is_filtered = [tasks[i].sampling.top_k > 0 or tasks[i].sampling.top_p < 1 for i in drawn]
-    for wanted, draw in ((True, _draw_filtered), (False, _draw_from_all)):
-        indexes = [i for i, filtered in zip(drawn, is_filtered, strict=True) if filtered == wanted]
+    greedy, filtered, others = _by_kind(tasks)
+    tokens = torch.empty(len(tasks), dtype=torch.int64)
+    for indexes, draw in (
+        (greedy, lambda own, _: own.argmax(dim=-1)),
+        (filtered, partial(_draw_filtered, select=select)),
+        (others, _draw_from_all),
+    ):
         if indexes:
-            tokens[indexes] = draw(logits[indexes], [tasks[i] for i in indexes])
+            own = logits if len(indexes) == len(tasks) else logits[indexes]
+            tokens[indexes] = draw(own, [tasks[i] for i in indexes])
     return [int(token) for token in tokens.tolist()]
+
+
+def _by_kind(tasks: Sequence[DrawTask]) -> tuple[list[int], list[int], list[int]]:
+    """Return which tasks are greedy, which draw among the likeliest tokens, and which among all."""
+    kinds: tuple[list[int], list[int], list[int]] = ([], [], [])
+    for i, task in enumerate(tasks):
+        sampling = task.sampling
+        is_filtered = sampling.top_k > 0 or sampling.top_p < 1
+        kinds[0 if sampling.temperature == 0 else 1 if is_filtered else 2].append(i)
+    return kinds
 
 
 def uniform(draw: Draw) -> float:
@@ -57,23 +96,26 @@ def _draw_from_all(logits: torch.Tensor, tasks: Sequence[DrawTask]) -> torch.Ten
 
 
 def _draw_filtered(
-    logits: torch.Tensor, tasks: Sequence[DrawTask], num_candidates: int = FIRST_CANDIDATES
+    logits: torch.Tensor,
+    tasks: Sequence[DrawTask],
+    num_candidates: int = FIRST_CANDIDATES,
+    *,
+    select: Select,
 ) -> torch.Tensor:
     """Draw with top-k, top-p and min-p, in this order, as in transformers."""
-    scaled = logits / _temperatures(tasks)
-    vocab = scaled.shape[-1]
+    vocab = logits.shape[-1]
     top_k = _column([task.sampling.top_k or vocab for task in tasks])
     top_p = _column([max(task.sampling.top_p, MIN_POSITIVE) for task in tasks])
     count = min(vocab, max(num_candidates, *[task.sampling.top_k for task in tasks]))
-    values, ids = scaled.topk(count)
-    probabilities = (values - scaled.logsumexp(-1, keepdim=True)).exp()
+    values, ids, log_sums = select(logits, _temperatures(tasks), count)
+    probabilities = (values - log_sums).exp()
     is_short = (probabilities.sum(-1, keepdim=True) < top_p) & (top_k > count)
     if is_short.any() and count < vocab:
         # Ordering the whole vocabulary costs milliseconds: look further only where it is needed.
         parts = [(logits[i : i + 1], tasks[i : i + 1], is_short[i]) for i in range(len(tasks))]
         return torch.cat(
             [
-                _draw_filtered(part, task, count * 8 if short else count)
+                _draw_filtered(part, task, count * 8 if short else count, select=select)
                 for part, task, short in parts
             ]
         )

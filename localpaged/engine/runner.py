@@ -9,6 +9,7 @@ from dataclasses import replace
 import torch
 
 from localpaged.engine.batch import build_batch, fresh_rests
+from localpaged.engine.drawing import Select, select_likeliest
 from localpaged.engine.kv_storage import KVStorage
 from localpaged.engine.logprobs import score_prompt
 from localpaged.engine.model import PagedModel
@@ -20,7 +21,8 @@ class ModelRunner:
     """Copies, batch, model, sampler. Engine thread only; holds no state of any request.
 
     `padding_ids` are the logits that stand for no token: a head may be wider than the tokenizer.
-    `torch_threads` are torch's in a step, unless others were chosen by whoever made this.
+    `torch_threads` are torch's in a step, unless others were chosen by whoever made this; `select`
+    finds the likeliest tokens.
     """
 
     def __init__(
@@ -30,11 +32,13 @@ class ModelRunner:
         *,
         padding_ids: Sequence[int] = (),
         torch_threads: int | None = None,
+        select: Select = select_likeliest,
     ) -> None:
         self._model = model
         self._kv = kv
         self._padding_ids = torch.tensor(padding_ids, dtype=torch.int64)
         self._torch_threads = torch_threads
+        self._select = select
 
     def run(self, plan: StepPlan) -> StepResult:
         """Compute the plan's tokens and sample its sampled rows."""
@@ -60,7 +64,7 @@ class ModelRunner:
         if deciding:
             logits = self._model.logits(hidden[batch.sampled_tokens])
             rows = [plan.rows[i] for i in deciding]
-            chosen = sample(logits, rows, padding_ids=self._padding_ids)
+            chosen = sample(logits, rows, padding_ids=self._padding_ids, select=self._select)
             for i, result in zip(deciding, chosen, strict=True):
                 results[i] = result
         first = 0

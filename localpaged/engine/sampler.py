@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from localpaged.engine.drawing import DrawTask, draw_tokens
+from localpaged.engine.drawing import DrawTask, Select, draw_tokens, select_likeliest
 from localpaged.engine.events import TokenLogprob
 from localpaged.engine.grammar import DEAD_END
 from localpaged.engine.logprobs import Measured, report
@@ -55,13 +55,17 @@ class Spot:
 
 
 def sample(
-    logits: torch.Tensor, rows: Sequence[PlannedRow], *, padding_ids: torch.Tensor
+    logits: torch.Tensor,
+    rows: Sequence[PlannedRow],
+    *,
+    padding_ids: torch.Tensor,
+    select: Select = select_likeliest,
 ) -> list[RowResult]:
     """Decide what follows each of `rows`; logits [spots, vocab] float32 are changed in place.
 
     A row has a spot for its last token and one before it for each draft. `padding_ids` int64 only
     round the vocabulary up and are never chosen. A row whose logits are not finite gets an error
-    and leaves the others alone.
+    and leaves the others alone. `select` finds the likeliest tokens.
     """
     if len(padding_ids):  # it costs a look at all logits
         logits.index_fill_(1, padding_ids, float("-inf"))
@@ -85,7 +89,8 @@ def sample(
         for i in drawing:
             results[i] = NOTHING_ALLOWED
         drawing = [i for i in drawing if all(is_possible[spot.place] for spot in by_row[i])]
-    for i, token_ids in zip(drawing, _draw(logits, [by_row[i] for i in drawing]), strict=True):
+    drawn = _draw(logits, [by_row[i] for i in drawing], select)
+    for i, token_ids in zip(drawing, drawn, strict=True):
         results[i] = RowResult(
             token_ids, logprobs=_report(measured, by_row[i], token_ids) if measured else ()
         )
@@ -102,7 +107,9 @@ def spots_of(rows: Sequence[PlannedRow]) -> list[list[Spot]]:
     return by_row
 
 
-def _draw(logits: torch.Tensor, by_row: Sequence[Sequence[Spot]]) -> list[tuple[int, ...]]:
+def _draw(
+    logits: torch.Tensor, by_row: Sequence[Sequence[Spot]], select: Select
+) -> list[tuple[int, ...]]:
     """Return the tokens of each row: of all its draws, or up to the first draft that is wrong."""
     tasks = [
         (spot.place, DrawTask(draw, spot.row.sampling))
@@ -114,7 +121,7 @@ def _draw(logits: torch.Tensor, by_row: Sequence[Sequence[Spot]]) -> list[tuple[
         return []
     places = [place for place, _ in tasks]
     own = logits if places == list(range(len(logits))) else logits[places]
-    tokens = iter(draw_tokens(own, [task for _, task in tasks]))
+    tokens = iter(draw_tokens(own, [task for _, task in tasks], select=select))
     drawn = [[next(tokens) for spot in spots for _ in spot.draws] for spots in by_row]
     return [
         tuple(row_tokens[: 1 + num_agreeing(row_tokens, spots[0].row.drafts)])

@@ -13,10 +13,10 @@ from numba import njit
 
 from localpaged_kernels.cpu_step.llvm_code import BFLOAT16, FLOAT32, INT8, LANES
 from localpaged_kernels.cpu_step.memory import f32, i64
-from localpaged_kernels.cpu_step.rows import FAST, copy_row
+from localpaged_kernels.cpu_step.rows import FAST, copy_row, number_at
 from localpaged_kernels.cpu_step.vectors import exponentials, make_scores, make_weigh, make_widen
 
-PIECE = 256
+PIECE = 128
 """Keys of which the softmax is taken at once."""
 
 TILE_ROWS = 32
@@ -32,9 +32,9 @@ _widen_float32, _widen_bfloat16, _widen_int8 = (
 )
 
 
-def scratch_bytes(group: int, head_dim: int) -> int:
-    """Return the memory that a thread needs for a tile of `group` heads a KV head."""
-    rows = max(TILE_ROWS, group)
+def scratch_bytes(group: int, kv_heads: int, head_dim: int) -> int:
+    """Return the memory that a thread needs for a tile."""
+    rows = max(TILE_ROWS, group) * kv_heads
     return 4 * (rows * (3 * head_dim + PIECE + 4) + LANES * head_dim)
 
 
@@ -45,17 +45,18 @@ def tile_tokens(group):
 
 
 @njit(nogil=True)
-def attend(job, unit, kv_head, kv, kv_scales, scratch):
-    """Attend with the queries of a unit of work to one KV head.
+def attend(job, unit, kv, kv_scales, scratch):
+    """Attend with the queries of a unit of work, to all KV heads block by block as they lie there.
 
     A unit that has all pieces writes what its tokens get; one that is a single piece of several
     writes a part, to be put together by `merge_parts`.
     """
     members = i64(job.members + 8 * job_unit(job, unit, 0), job_unit(job, unit, 1))
-    table = i64(job.tables + 8 * job_unit(job, unit, 2), 1 << 30)
+    table = job.tables + 8 * job_unit(job, unit, 2)
     only = job_unit(job, unit, 3)
     dim, group = job.head_dim, job.heads // job.kv_heads
-    rows = len(members) * group
+    head_rows = len(members) * group
+    rows = head_rows * job.kv_heads
     queries = scratch
     scores = queries + 4 * rows * dim
     piece_sums = scores + 4 * rows * PIECE
@@ -67,8 +68,10 @@ def attend(job, unit, kv_head, kv, kv_scales, scratch):
     first, end = 1 << 60, 0
     for m in range(len(members)):
         token = members[m]
-        place = job.qkv + 4 * (token * job.qkv_outputs + kv_head * group * dim)
-        copy_row(place, group * dim, queries + 4 * m * group * dim)
+        for kv_head in range(job.kv_heads):
+            place = job.qkv + 4 * (token * job.qkv_outputs + kv_head * group * dim)
+            row = kv_head * head_rows + m * group
+            copy_row(place, group * dim, queries + 4 * row * dim)
         end = max(end, seen[token] + 1)
         first = min(first, _first_seen(job, seen[token] + 1))
     f32(sums, rows * dim)[:] = np.float32(0)
@@ -79,30 +82,29 @@ def attend(job, unit, kv_head, kv, kv_scales, scratch):
         start = max(first // LANES * LANES, piece * PIECE)
         stop = min(end, (piece + 1) * PIECE)
         blocks = (stop - start + LANES - 1) // LANES
-        _score(job, queries, rows, kv, kv_scales, kv_head, table, start, blocks, scores, wide)
+        places = table + 8 * (start // LANES)
+        _score(job, queries, head_rows, kv, kv_scales, places, blocks, scores, wide)
         for row in range(rows):
-            position = seen[members[row // group]] + 1
+            position = seen[members[row % head_rows // group]] + 1
             lowest = max(_first_seen(job, position) - start, 0)
             highest = min(position - start, blocks * LANES)
             state = piece_states + 8 * row
             _softmax(scores + 4 * row * PIECE, lowest, highest, blocks * LANES, state)
         f32(piece_sums, rows * dim)[:] = np.float32(0)
-        _weigh(job, scores, rows, kv, kv_scales, kv_head, table, start, blocks, piece_sums, wide)
+        _weigh(job, scores, head_rows, kv, kv_scales, places, blocks, piece_sums, wide)
         if only < 0:
             for row in range(rows):
                 own, other = sums + 4 * row * dim, piece_sums + 4 * row * dim
                 _merge(own, states + 8 * row, other, piece_states + 8 * row, dim)
     for row in range(rows):
-        token, head = members[row // group], kv_head * group + row % group
+        token = members[row % head_rows // group]
+        head = row // head_rows * group + row % group
         if only < 0:
             place = job.attended + 4 * dim * (token * job.heads + head)
             _finish(sums + 4 * row * dim, states + 8 * row, dim, place)
         else:
-            part = (
-                i64(job.first_parts, token + 1)[token]
-                + only
-                - _first_seen(job, seen[token] + 1) // PIECE
-            )
+            before = _first_seen(job, seen[token] + 1) // PIECE
+            part = i64(job.first_parts, token + 1)[token] + only - before
             index = part * job.heads + head
             copy_row(piece_sums + 4 * row * dim, dim, job.parts + 4 * dim * index)
             copy_row(piece_states + 8 * row, 2, job.part_states + 8 * index)
@@ -177,47 +179,49 @@ def _finish(sums, state, dim, to):
 
 
 @njit(nogil=True)
-def _score(job, queries, rows, kv, kv_scales, kv_head, table, start, blocks, scores, wide):
+def _score(job, queries, rows, kv, kv_scales, table, blocks, scores, wide):
+    """Multiply `rows` queries of each KV head with all keys of the blocks."""
     vectors = job.head_dim // LANES
     for b in range(blocks):
-        place, more = start // LANES + b, min(2, blocks - 1 - b)
-        _widen(job, kv, kv_scales, table[place], table[place + more], kv_head, wide)
-        for r in range(0, rows, ROWS):
-            count = min(ROWS, rows - r)
-            q, out = queries + 4 * r * job.head_dim, scores + 4 * (r * PIECE + b * LANES)
-            if count == 4:
-                _score_4(q, wide, vectors, out, 4 * PIECE)
-            elif count == 3:
-                _score_3(q, wide, vectors, out, 4 * PIECE)
-            elif count == 2:
-                _score_2(q, wide, vectors, out, 4 * PIECE)
-            else:
-                _score_1(q, wide, vectors, out, 4 * PIECE)
+        for kv_head in range(job.kv_heads):
+            _widen(job, kv, kv_scales, table, b, blocks, kv_head, wide)
+            for r in range(0, rows, ROWS):
+                count, row = min(ROWS, rows - r), kv_head * rows + r
+                q, out = queries + 4 * row * job.head_dim, scores + 4 * (row * PIECE + b * LANES)
+                if count == 4:
+                    _score_4(q, wide, vectors, out, 4 * PIECE)
+                elif count == 3:
+                    _score_3(q, wide, vectors, out, 4 * PIECE)
+                elif count == 2:
+                    _score_2(q, wide, vectors, out, 4 * PIECE)
+                else:
+                    _score_1(q, wide, vectors, out, 4 * PIECE)
 
 
 @njit(nogil=True)
-def _weigh(job, weights, rows, kv, kv_scales, kv_head, table, start, blocks, sums, wide):
+def _weigh(job, weights, rows, kv, kv_scales, table, blocks, sums, wide):
+    """Add all values of the blocks, weighted, to `rows` sums of each KV head."""
     vectors = job.head_dim // LANES
     for b in range(blocks):
-        place, more = start // LANES + b, min(2, blocks - 1 - b)
-        head = job.kv_heads + kv_head
-        _widen(job, kv, kv_scales, table[place], table[place + more], head, wide)
-        for r in range(0, rows, ROWS):
-            count = min(ROWS, rows - r)
-            p, out = weights + 4 * (r * PIECE + b * LANES), sums + 4 * r * job.head_dim
-            if count == 4:
-                _weigh_4(p, 4 * PIECE, wide, vectors, out)
-            elif count == 3:
-                _weigh_3(p, 4 * PIECE, wide, vectors, out)
-            elif count == 2:
-                _weigh_2(p, 4 * PIECE, wide, vectors, out)
-            else:
-                _weigh_1(p, 4 * PIECE, wide, vectors, out)
+        for kv_head in range(job.kv_heads):
+            _widen(job, kv, kv_scales, table, b, blocks, job.kv_heads + kv_head, wide)
+            for r in range(0, rows, ROWS):
+                count, row = min(ROWS, rows - r), kv_head * rows + r
+                p, out = weights + 4 * (row * PIECE + b * LANES), sums + 4 * row * job.head_dim
+                if count == 4:
+                    _weigh_4(p, 4 * PIECE, wide, vectors, out)
+                elif count == 3:
+                    _weigh_3(p, 4 * PIECE, wide, vectors, out)
+                elif count == 2:
+                    _weigh_2(p, 4 * PIECE, wide, vectors, out)
+                else:
+                    _weigh_1(p, 4 * PIECE, wide, vectors, out)
 
 
 @njit(nogil=True)
-def _widen(job, kv, kv_scales, block, next_block, head, wide):
-    """Write a block's K or V of one head as float32; `head` counts K's, then V's."""
+def _widen(job, kv, kv_scales, table, b, blocks, head, wide):
+    """Write the K or V of one head in block `b` as float32; `head` counts K's, then V's."""
+    block, next_block = number_at(table, b), number_at(table, min(b + 1, blocks - 1))
     heads, dim = 2 * job.kv_heads, job.head_dim
     key = heads * dim * job.kv_item_bytes
     stored = kv + block * LANES * key + head * dim * job.kv_item_bytes

@@ -97,11 +97,10 @@ def _layer(job, sync, threads, thread, layer):
         _write_kv(job, row, layer)
     meet(sync, threads)
     kv, kv_scales = number_at(layer, KV), number_at(layer, KV_SCALES)
-    pieces = job.num_units * job.kv_heads
-    piece = claim(sync, 1)
-    while piece < pieces:
-        attend(job, piece // job.kv_heads, piece % job.kv_heads, kv, kv_scales, scratch)
-        piece = claim(sync, 1)
+    unit = claim(sync, 1)
+    while unit < job.num_units:
+        attend(job, unit, kv, kv_scales, scratch)
+        unit = claim(sync, 1)
     meet(sync, threads)
     for row in range(thread, job.rows, threads):
         if number_at(job.num_parts, row):

@@ -43,6 +43,7 @@ class Team:
 
 def prepare() -> None:
     """Compile what a step takes, unless it was before: some 15 seconds, once."""
+    from localpaged_kernels.cpu_step.candidates import likeliest
     from localpaged_kernels.cpu_step.units import plan_units
 
     alone = Team(1)
@@ -50,6 +51,10 @@ def prepare() -> None:
     alone.run()
     one = np.ones(1, np.int64)
     plan_units(one, one, np.zeros(1, np.int64), np.zeros(1, np.int64), 1, 0)
+    numbers = np.zeros((1, 32), np.float32)
+    likeliest(
+        numbers, numbers[0, :1], numbers[:, :1].copy(), np.zeros((1, 1), np.int64), numbers[0]
+    )
 
 
 def _belong(
