@@ -45,7 +45,6 @@ class Attend(Protocol):
         kv_scales: torch.Tensor | None = None,
         softcap: float | None = None,
         sinks: torch.Tensor | None = None,
-        decode_dtype: torch.dtype | None = None,
     ) -> torch.Tensor:
         """Return attention like queries [tokens, heads, head_dim]."""
 

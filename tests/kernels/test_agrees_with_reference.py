@@ -10,7 +10,6 @@ from localpaged_kernels import (
     write_kv,
 )
 from localpaged_kernels.paged_attention import reference
-from localpaged_kernels.paged_attention.torch_cpu import FEW_QUERIES
 from testkit.attention_inputs import ROWS, build
 
 TOLERANCE = {torch.float32: (1e-5, 1e-5), torch.bfloat16: (2e-2, 2e-2)}
@@ -36,20 +35,6 @@ def test_paged_attention_of_every_head_shape(dim, kv_heads, group):
     got = paged_attention(queries, kv, batch, scale=dim**-0.5)
     want = reference.paged_attention(queries, kv, batch, scale=dim**-0.5)
     torch.testing.assert_close(got, want, atol=1e-5, rtol=1e-5)
-
-
-@pytest.mark.parametrize("rows", ROWS.values(), ids=ROWS.keys())
-def test_few_queries_in_a_dtype_of_their_own_leave_the_rest_as_it_is(rows):
-    queries, kv, batch = build(rows)
-    got = paged_attention(queries, kv, batch, scale=0.3, decode_dtype=torch.bfloat16)
-    want = reference.paged_attention(queries, kv, batch, scale=0.3)
-    assert got.dtype == queries.dtype
-    first = 0
-    for query_len in batch.query_lens:
-        own = slice(first, first + query_len)
-        atol = 5e-2 if query_len <= FEW_QUERIES else 1e-5
-        torch.testing.assert_close(got[own], want[own], atol=atol, rtol=2e-2)
-        first += query_len
 
 
 def test_the_reference_is_dense_attention():

@@ -276,7 +276,7 @@ def test_a_gpu_gets_tritons_kernels_and_all_that_was_asked(monkeypatch):
     paged_attention(
         queries.as_subclass(OnGpu), kv.as_subclass(OnGpu), batch, kv_scales=scales, **numbers
     )
-    assert asked == {**numbers, "kv_scales": scales, "decode_dtype": None}
+    assert asked == {**numbers, "kv_scales": scales}
 
 
 def test_the_cpu_knows_caps_and_sinks_too():

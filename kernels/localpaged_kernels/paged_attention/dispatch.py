@@ -36,11 +36,9 @@ def paged_attention(
     kv_scales: torch.Tensor | None = None,
     softcap: float | None = None,
     sinks: torch.Tensor | None = None,
-    decode_dtype: torch.dtype | None = None,
 ) -> torch.Tensor:
     """Return each query's attention over its own sequence; see `reference.paged_attention`.
 
-    Reading K and V is what rows of few queries cost: `decode_dtype` is the one to read them in.
     A GPU gets Triton's kernels; on the CPU a soft-cap and sinks are the slow reference's alone.
     Raises UnsupportedShape, with expected and got, when queries, cache and batch do not fit.
     """
@@ -61,7 +59,6 @@ def paged_attention(
             kv_scales=kv_scales,
             softcap=softcap,
             sinks=sinks,
-            decode_dtype=decode_dtype,
         )
     if implementation == REFERENCE:
         from localpaged_kernels.paged_attention import reference
@@ -85,7 +82,6 @@ def paged_attention(
         scale=scale,
         window=window,
         kv_scales=kv_scales,
-        decode_dtype=decode_dtype,
     )
 
 

@@ -19,9 +19,6 @@ if TYPE_CHECKING:
     from localpaged_kernels.paged_attention.batch import AttentionBatch
 
 
-FEW_QUERIES = 8
-"""Up to here reading K and V costs more than computing with them."""
-
 JOINED_QUERIES = 64
 """A mask is repeated for every head of a group: only worth it while it is small."""
 
@@ -34,34 +31,23 @@ def paged_attention(
     scale: float,
     window: int | None = None,
     kv_scales: torch.Tensor | None = None,
-    decode_dtype: torch.dtype | None = None,
 ) -> torch.Tensor:
-    """Do what `reference.paged_attention` does; same arguments, same result.
-
-    Rows of few queries are computed in `decode_dtype`; else, and all others always, in the dtype
-    of the queries.
-    """
+    """Do what `reference.paged_attention` does; same arguments, same result."""
     outputs: list[torch.Tensor] = []
     cache = _Cache(kv, kv_scales, queries.dtype)
     if batch.num_decodes:
         decodes = queries[: batch.num_decodes]
-        read = _Cache(kv, kv_scales, decode_dtype or queries.dtype)
         is_whole = window is None or window >= max(batch.seq_lens[: batch.num_decodes])
         cascade = cascade_of(batch) if is_whole and batch.num_decodes > 1 else None
-        decodes = decodes.to(read.dtype)
-        out = (
-            _decode(decodes, read, batch, scale, window)
+        outputs.append(
+            _decode(decodes, cache, batch, scale, window)
             if cascade is None
-            else _decode_cascade(decodes, read, batch, cascade, scale)
+            else _decode_cascade(decodes, cache, batch, cascade, scale)
         )
-        outputs.append(out.to(queries.dtype))
     first = batch.num_decodes
     for row in range(batch.num_decodes, len(batch.query_lens)):
         last = first + batch.query_lens[row]
-        read = _Cache(kv, kv_scales, decode_dtype or queries.dtype)
-        read = read if last - first <= FEW_QUERIES else cache
-        own = queries[first:last].to(read.dtype)
-        outputs.append(_prefill(own, read, batch, row, scale, window).to(queries.dtype))
+        outputs.append(_prefill(queries[first:last], cache, batch, row, scale, window))
         first = last
     return outputs[0] if len(outputs) == 1 else torch.cat(outputs)
 

@@ -32,14 +32,9 @@ def paged_attention(
     kv_scales: torch.Tensor | None = None,
     softcap: float | None = None,
     sinks: torch.Tensor | None = None,
-    decode_dtype: torch.dtype | None = None,
     is_last_merging: bool = False,
 ) -> torch.Tensor:
-    """Do what `reference.paged_attention` does; same arguments, same result.
-
-    Tensor cores read K and V in the dtype of the queries, so `decode_dtype` changes nothing.
-    """
-    del decode_dtype
+    """Do what `reference.paged_attention` does; same arguments, same result."""
     out = queries.new_empty(queries.shape)
     terms = Terms(scale, window, kv_scales, softcap, sinks)
     groups = groups_of(batch, queries.device, window=window)
