@@ -112,6 +112,7 @@ _GEMMA_3 = {"heads": 4, "kv_heads": 1, "dim": 256, "window": 512}
 _GPT_OSS = {"heads": 64, "kv_heads": 8, "dim": 64, "window": 128, "has_sinks": True}
 _SMOLLM2 = {"heads": 9, "kv_heads": 3, "dim": 64}
 _PHI_2 = {"heads": 32, "kv_heads": 32, "dim": 80}
+_DANUBE_3 = {"heads": 32, "kv_heads": 8, "dim": 120}
 _PHI_3 = {"heads": 32, "kv_heads": 32, "dim": 96}
 
 CASES |= {
@@ -158,6 +159,10 @@ CASES |= {
     "Phi-2, chunk, last merges": _chunk(**_PHI_2, num_splits=2, is_last_merging=True),
     "Phi-3 mini, decode, int8": _decode(**_PHI_3, kv_dtype=INT8),
     "Phi-3 mini, chunk": _chunk(**_PHI_3),
+    "Danube 3, decode": _decode(**_DANUBE_3),
+    "Danube 3, chunk, int8, last merges": _chunk(
+        **_DANUBE_3, kv_dtype=INT8, num_splits=4, is_last_merging=True
+    ),
     "one KV head for 48, decode, int8": _decode(heads=48, kv_heads=1, dim=128, kv_dtype=INT8),
     "one KV head for 71, decode, int8": _decode(heads=71, kv_heads=1, dim=64, kv_dtype=INT8),
     "8/4 heads of 64, decode": _decode(heads=8, kv_heads=4, dim=64),

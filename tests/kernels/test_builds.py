@@ -32,6 +32,7 @@ TELLING = {
     ],
     120: [
         "SmolLM2 135M, decode",
+        "Danube 3, decode",
         "8/4 heads of 256, decode, fp32",
         "gpt-oss, chunk, int8, last merges",
         "copy of blocks, bf16",

@@ -44,7 +44,7 @@ def test_chunks_begin_wherever_the_decodes_end():
 
 
 @pytest.mark.parametrize("dtype", [BF16, HALF, FP32], ids=str)
-@pytest.mark.parametrize("dim", [64, 80, 96, 112, 128, 256])
+@pytest.mark.parametrize("dim", [64, 80, 96, 112, 120, 128, 256])
 def test_every_head_size_and_dtype(dim, dtype):
     check([(1, 33), (5, 21)], shape={"dim": dim, "dtype": dtype})
 

@@ -147,6 +147,7 @@ def attend_launch(
     from localpaged_kernels.paged_attention.triton_kernel import attend
 
     kv_scales, sinks = terms.kv_scales, terms.sinks
+    assert queries.stride(1) == kv.stride(3) == queries.shape[2], "heads lie side by side"
     args: dict[str, Any] = {
         "out_ptr": out,
         **slots.args(),
