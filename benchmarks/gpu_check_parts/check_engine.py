@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 import torch
 
 from gpu_check_parts.bench import Bench
+from gpu_check_parts.comparing import same_answers
 from gpu_check_parts.engine_uses import eight_bit, uses
 from gpu_check_parts.entries import Case, Entry, Fault
 from gpu_check_parts.families import FAMILIES, Family
@@ -75,14 +76,10 @@ def _tokens(
     """Compare the answers to all prompts at once with `generate`'s to one after the other."""
     got, usages = ours.answer(prompts, count)
     ours.core.check()
-    wrong = [
-        len(prompt)
-        for prompt, tokens in zip(prompts, got, strict=True)
-        if tokens != family.generate(prompt, count)
-    ]
+    want = [family.generate(prompt, count) for prompt in prompts]
     if "known" in name and not all(usage.cached_tokens for usage in usages):
         return Fault(f"{family.name}, {name}", "nothing was found in memory")
-    return Case("engine and transformers", f"{family.name}, {name}", float("inf") if wrong else 0.0)
+    return same_answers(f"{family.name}, {name}", got, want)
 
 
 def _likelihoods(bench: Bench, family: Family) -> Entry:

@@ -1,8 +1,14 @@
-"""How far results are from what they should be, as a share of what is tolerated."""
+"""How far results are from what they should be, as a share of what is tolerated, and where."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
+
+from gpu_check_parts.entries import Case
+
+OPERATOR = "engine and transformers"
 
 
 def share_of_tolerance(
@@ -29,3 +35,15 @@ def equal(got: torch.Tensor, want: torch.Tensor) -> float:
     if got.dtype.itemsize == 1:
         got, want = got.view(torch.int8), want.view(torch.int8)
     return 0.0 if torch.equal(got, want) else float("inf")
+
+
+def same_answers(title: str, got: Sequence[list[int]], want: Sequence[list[int]]) -> Case:
+    """Tell whether all answers are right and, of the first that is not, from where on."""
+    for number, (mine, right) in enumerate(zip(got, want, strict=True), start=1):
+        if mine != right:
+            pairs = enumerate(zip(mine, right, strict=False))
+            place = next((i for i, (a, b) in pairs if a != b), min(len(mine), len(right)))
+            where = f"answer {number} of {len(want)} from token {place + 1} of {len(right)} on"
+            told = f"{mine[place : place + 3]} in place of {right[place : place + 3]}"
+            return Case(OPERATOR, f"{title}: wrong is {where}, {told}", float("inf"))
+    return Case(OPERATOR, title, 0.0)

@@ -8,6 +8,7 @@ from dataclasses import replace
 import torch
 
 from gpu_check_parts.bench import Bench
+from gpu_check_parts.comparing import same_answers
 from gpu_check_parts.entries import Case, Entry, Fault
 from gpu_check_parts.families import Family
 from gpu_check_parts.ours import Ours, Sizes
@@ -34,10 +35,12 @@ def uses(bench: Bench, family: Family) -> Iterator[Entry]:
     prompt = ours.prompt(length)
     greedy = family.generate(prompt, count)
     got = ours.branches(prompt, count, num_samples=SAMPLES)
-    yield _case(family, f"{SAMPLES} samples of one prompt", got, [greedy] * SAMPLES)
+    yield same_answers(_title(family, f"{SAMPLES} samples of one prompt"), got, [greedy] * SAMPLES)
     width = bench.pick(BEAMS, 2)
     got = ours.branches(prompt, count, num_samples=width, beam=BeamParams(width))
-    yield _case(family, f"{width} beams", got, family.beams(prompt, count, width=width))
+    yield same_answers(
+        _title(family, f"{width} beams"), got, family.beams(prompt, count, width=width)
+    )
     ours.core.check()
     if ours.core.snapshot().block_copies == 0:
         yield Fault(f"{family.name}, branches", "no block was copied")
@@ -112,16 +115,8 @@ def _crowd(
             has_graphs=False,
         )  # fmt: skip
         want = plenty.answer(prompts, greedy_tokens)[0]
-    return _case(family, name, got, want * 2)
+    return same_answers(_title(family, name), got, want * 2)
 
 
-def _case(family: Family, name: str, got: list[list[int]], want: list[list[int]]) -> Case:
-    """Tell whether all answers are right, and of the first that is not, where it goes wrong."""
-    title = f"{family.name}, float32, {name}"
-    for number, (mine, right) in enumerate(zip(got, want, strict=True)):
-        if mine != right:
-            pairs = enumerate(zip(mine, right, strict=False))
-            place = next((i for i, (a, b) in pairs if a != b), min(len(mine), len(right)))
-            title += f": answer {number} is another from token {place} of {len(right)} on"
-            return Case("engine and transformers", title, float("inf"))
-    return Case("engine and transformers", title, 0.0)
+def _title(family: Family, what: str) -> str:
+    return f"{family.name}, float32, {what}"
