@@ -35,7 +35,8 @@ def pack(numbers: np.ndarray, to: np.ndarray) -> None:
     tiles = to.reshape(-1, inputs // 4, LANES, 4)
     whole = outputs // LANES
     unsigned = numbers.view(np.uint8) ^ np.uint8(128)
-    tiles[:whole] = unsigned[: whole * LANES].reshape(whole, LANES, -1, 4).transpose(0, 2, 1, 3)
+    shape = (whole, LANES, inputs // 4, 4)
+    tiles[:whole] = unsigned[: whole * LANES].reshape(shape).transpose(0, 2, 1, 3)
     if outputs % LANES:
         rest = np.full((LANES, inputs), 128, np.uint8)
         rest[: outputs % LANES] = unsigned[whole * LANES :]
