@@ -277,7 +277,7 @@ def test_what_is_found_is_what_was_stored(num_slots, actions):
 
 
 def pace_of(token_s):
-    pace = Pace(stretch=2.0, smallest_tokens=4, first_tokens=16, largest_tokens=512)
+    pace = Pace(stretch=2.0, stall_s=0.1, smallest_tokens=4, first_tokens=16, largest_tokens=512)
     pace.learn(num_decodes=0, num_prompt_tokens=100, context=0, seconds=100 * token_s)
     return pace
 

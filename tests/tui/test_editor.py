@@ -30,7 +30,9 @@ def editor_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
         )
         program.chmod(0o700)
         monkeypatch.delenv("VISUAL", raising=False)
-        monkeypatch.setenv("EDITOR", " ".join([f"'{program}'", *arguments]))
+        # What is told of a longer name is shortened, and breaks where its length says.
+        monkeypatch.chdir(tmp_path)
+        monkeypatch.setenv("EDITOR", " ".join([f"'./{name}'", *arguments]))
         return program
 
     return editor_is

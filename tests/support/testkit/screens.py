@@ -124,8 +124,12 @@ class Stage:
     async def answer(self) -> None:
         """Let the engine finish everything, and wait until the app has seen it."""
         self.engine.run_until_idle()
-        await self.until(lambda: not self.app.workspace.running)
+        await self.until(self._is_all_seen)
         await self.beat()
+
+    def _is_all_seen(self) -> bool:
+        self.app.beat()  # rather than wait for the app's own
+        return not self.app.workspace.running
 
     async def step(self, count: int = 1) -> None:
         """Let the engine make a few steps, and the app draw them."""
