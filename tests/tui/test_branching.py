@@ -180,7 +180,7 @@ async def test_the_same_words_again_are_said_to_be_the_same():
             await answered(shown, "q1", "q2")
             await read(shown, "k", "k", "k", "r")
             await finish(shown)
-            assert "word for word" in shown.text
+            await shown.until_shown("word for word")
             assert lines(shown) == ["q1", "same", "q2", "same"]
 
 
