@@ -51,10 +51,8 @@ def prepare() -> None:
     alone.run()
     one = np.ones(1, np.int64)
     plan_units(one, one, np.zeros(1, np.int64), np.zeros(1, np.int64), 1, 0)
-    numbers = np.zeros((1, 32), np.float32)
-    likeliest(
-        numbers, numbers[0, :1], numbers[:, :1].copy(), np.zeros((1, 1), np.int64), numbers[0]
-    )
+    numbers, ids = np.ones((1, 32), np.float32), np.zeros((1, 1), np.int64)
+    likeliest(numbers, np.ones(1, np.float32), np.zeros((1, 1), np.float32), ids, numbers[0])
 
 
 def _belong(
