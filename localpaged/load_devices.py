@@ -182,9 +182,7 @@ def _processor_runner(
         return ModelRunner(decoder, kv, padding_ids=padding_ids, torch_threads=threads)
     on_load(LoadEvent("Making a step for this processor"))
     from localpaged.engine.team_decoder import TeamDecoder, select_compiled
-    from localpaged_kernels.cpu_step.threads import prepare
 
-    prepare()
     team = TeamDecoder(opened.config, state, threads=threads)
     # What the sampler has to do is too little for a second thread, which would take a core from
     # the team when it waits.

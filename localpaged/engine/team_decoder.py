@@ -32,7 +32,7 @@ from localpaged_kernels.cpu_step.step import (
     LAYERS,
     Q_NORM,
 )
-from localpaged_kernels.cpu_step.threads import Team
+from localpaged_kernels.cpu_step.threads import Team, prepare
 from localpaged_kernels.cpu_step.units import plan_units
 
 
@@ -68,6 +68,8 @@ class TeamDecoder:
     def __init__(
         self, config: DecoderConfig, state: Mapping[str, torch.Tensor], *, threads: int
     ) -> None:
+        assert config.head_dim % LANES == 0, "`can_be_eight_bit` looks at that"
+        prepare()
         self.config = config
         self.operators = torch_operators()
         self._embed = state["embed.weight"]

@@ -62,7 +62,10 @@ def steps_for_nobody(
     def decode(number: int, num_blocks: int) -> PlannedRow:
         return plain_row(SHARED_TOKENS, num_blocks=num_blocks, block_size=block_size, number=number)
 
-    steps = [(wishful(decode(0, 1), vocab_size=vocab_size),), (decode(0, context_blocks),)]
+    steps: list[tuple[PlannedRow, ...]] = [
+        (wishful(decode(0, 1), vocab_size=vocab_size),),
+        (decode(0, context_blocks),),
+    ]
     if context > LEAST_CHUNK:
         widest = min(max(step_tokens - 1, LEAST_CHUNK), context)
         shortest = chunk_row(LEAST_CHUNK, num_blocks=context_blocks, number=2)

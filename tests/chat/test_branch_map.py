@@ -19,7 +19,7 @@ def whole(parents: list[int], tip: int, *, silent: frozenset[int] = frozenset())
         above = None if parent < 0 else messages[parent]
         role = "user" if above is None or above.role == "assistant" else "assistant"
         text = "" if at in silent else f"text {at}"
-        messages.append(make_message(above and above.hash, role, text))
+        messages.append(make_message(above.hash if above else None, role, text))
     turns = [
         make_turn(turn_id=f"{at:04}", parent_hash=message.parent_hash, tip_hash=message.hash)
         for at, message in enumerate(messages)

@@ -49,7 +49,7 @@ class Projection:
             )
         out = Room(room_for(rows * self.padded, np.float32)).take(rows * self.padded, np.float32)
         sync = Room(8 * SYNC_SIZE + 64).take(SYNC_SIZE, np.int64)
-        told = [rounded, scales, sums]
+        told: list[np.ndarray] = [rounded, scales, sums]
         made = [self.packed, self.scales, self.biases, out]
         x_at, scales_at, sums_at = (array.ctypes.data for array in told)
         multiply(
