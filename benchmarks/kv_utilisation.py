@@ -1,6 +1,6 @@
 """How well KV memory is used, and what that buys, on traffic with the paper's lengths.
 
-    python benchmarks/kv_utilisation.py [--requests 400] [--throughput] [--out FOLDER]
+    python benchmarks/kv_utilisation.py [--requests 2000] [--throughput] [--out FOLDER]
 
 PagedAttention (vLLM, SOSP 2023, section 6) draws prompts and answers with the lengths of ShareGPT
 (mean 161 and 338 tokens) and Alpaca (19 and 58). Part 1 sends such traffic through the engine's
@@ -101,6 +101,10 @@ def measure_utilisation(traffic: Traffic, num_requests: int) -> Utilisation:
             filled.append(tokens / (blocks * BLOCK_SIZE))
             running.append(len(sequences))
             reserved.append(tokens / (len(sequences) * CONTEXT_TOKENS))
+    if not filled:
+        raise SystemExit(
+            f"{num_requests} requests never fill the pool; take more, 1000 for a start."
+        )
     return Utilisation(
         traffic=traffic.name,
         mean_prompt_tokens=round(statistics.mean(p for p, _ in lengths), 1),
