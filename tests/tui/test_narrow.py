@@ -89,7 +89,7 @@ async def test_narrow_offers_are_not_cut_in_mid_word():
         async with stage(service, engine, size=(40, 16)) as shown:
             await shown.write("/se")
             await shown.until_shown("/set")
-            (line,) = [line for line in screen_lines(shown.app) if "/set" in line]
+            (line,) = [line for line in screen_lines(shown.app) if "/set " in line]
             assert line.strip() == "› /set temp=0.7 top_p=0.9"
 
 
