@@ -43,9 +43,11 @@ async def test_the_ways_are_listed_and_one_of_them_is_shown(size):
             assert "first answer" in shown.text and "and then?" not in shown.text
             await command(shown, "/tree")
             await shown.until(lambda: isinstance(shown.dialog, PickerScreen))
+            await shown.settle()
             await shown.press("down", "enter")
-            await shown.beat()
-            assert "and then?" in shown.text and "first answer" not in shown.text
+            await shown.until(lambda: shown.dialog is None)
+            await shown.until_shown("and then?")
+            assert "first answer" not in shown.text
 
 
 async def test_a_chat_of_one_way_says_how_others_come_to_be():
