@@ -62,3 +62,13 @@ set -- --constraint constraints.txt --editable "$project"
 [ -z "$group" ] || set -- "$@" --group "$group"
 [ -t 1 ] || set -- --quiet "$@"
 $pip install "$@"
+
+# Steps are compiled for this processor now, so that the first chat need not wait for it.
+"$venv/bin/python" -c '
+from localpaged.engine.eight_bit import has_team_steps
+
+if has_team_steps():
+    from localpaged_kernels.cpu_step.threads import prepare
+
+    prepare()
+' || echo "Steps could not be compiled for this processor; the first chat will tell why." >&2

@@ -30,11 +30,16 @@ PROJECTIONS = ("qkv.weight", "o.weight", "gate_up.weight", "down.weight", "head.
 
 def can_be_eight_bit(config: DecoderConfig) -> bool:
     """Whether this processor adds products of 8-bit numbers at once, and the model allows it."""
-    abilities = torch.cpu.get_capabilities()
-    is_fast = any(abilities.get(name) for name in ("avx512_vnni", "avx_vnni"))
     widths = (config.hidden_size, config.intermediate_size, config.head_dim)
     blocks = [_block_of(width) for width in widths]
-    return is_fast and os.name == "posix" and min(blocks) >= SMALLEST_BLOCK
+    return has_team_steps() and min(blocks) >= SMALLEST_BLOCK
+
+
+def has_team_steps() -> bool:
+    """Whether this processor has the instruction, and the system the calls, for `team_decoder`."""
+    abilities = torch.cpu.get_capabilities()
+    is_fast = any(abilities.get(name) for name in ("avx512_vnni", "avx_vnni"))
+    return is_fast and os.name == "posix"
 
 
 def to_eight_bit(config: DecoderConfig, state: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:

@@ -9,7 +9,7 @@ from typing import Any
 
 import llvmlite.binding as llvm
 from llvmlite import ir
-from numba.core import cgutils
+from numba.core import cgutils, config
 
 from localpaged_kernels.cpu_step.memory import F32, I8, I16, I32, I64
 
@@ -22,7 +22,13 @@ FLOAT32, BFLOAT16, INT8 = range(3)
 
 
 def is_wide() -> bool:
-    """Whether 16 products are added by one instruction, or by two of 8."""
+    """Whether 16 products are added by one instruction, or by two of 8.
+
+    numba compiles for another processor where NUMBA_CPU_FEATURES tells one.
+    """
+    told = config.CPU_FEATURES
+    if told is not None:
+        return "+avx512vnni" in told.split(",")
     return bool(llvm.get_host_cpu_features().get("avx512vnni"))
 
 

@@ -5,12 +5,16 @@ from __future__ import annotations
 import os
 import threading
 import weakref
+from collections.abc import Callable
 
 import numpy as np
 
+from localpaged_kernels.cpu_step.candidates import likeliest
+from localpaged_kernels.cpu_step.compiled import forget_compiled
 from localpaged_kernels.cpu_step.huge_pages import Room
 from localpaged_kernels.cpu_step.step import END, JOB, work
 from localpaged_kernels.cpu_step.team import MOST_THREADS, SYNC_SIZE
+from localpaged_kernels.cpu_step.units import plan_units
 
 
 class Team:
@@ -41,16 +45,30 @@ class Team:
         work(self._jobs, self._sync, self._pipes, self.threads, 0)
 
 
-def prepare() -> None:
-    """Compile what a step takes, unless it was before: some 15 seconds, once."""
-    from localpaged_kernels.cpu_step.candidates import likeliest
-    from localpaged_kernels.cpu_step.units import plan_units
+def prepare(call: Callable[[], None] | None = None) -> None:
+    """Compile what a step takes, unless it was before: some 15 seconds, once.
 
+    `call` calls what is to be compiled; all of a step when none is given.
+    """
+    call = call or _call_all
+    try:
+        call()
+    except Exception:  # whatever a damaged file makes numba raise: a second time it is our fault
+        forget_compiled()
+        call()
+
+
+def _call_all() -> None:
     alone = Team(1)
     alone.job["kind"] = END
     alone.run()
-    one = np.ones(1, np.int64)
-    plan_units(one, one, np.zeros(1, np.int64), np.zeros(1, np.int64), 1, 0)
+    one, zero = np.ones(1, np.int64), np.zeros(1, np.int64)
+    plan_units(one, one, zero, zero, 1, 0)
+    call_likeliest()
+
+
+def call_likeliest() -> None:
+    """Call what finds the likeliest tokens."""
     numbers, ids = np.ones((1, 32), np.float32), np.zeros((1, 1), np.int64)
     likeliest(numbers, np.ones(1, np.float32), np.zeros((1, 1), np.float32), ids, numbers[0])
 
