@@ -44,18 +44,22 @@ def install(tmp_path):
     return install
 
 
+def last_of_pip(calls):
+    return [line for line in calls.splitlines() if line.startswith("-m pip")][-1]
+
+
 def test_a_torch_that_is_there_stays(install):
     for has, project in (("cpu", "--editable ."), ("cuda", "--editable .[cuda]")):
         done, calls = install(has=has)
         assert done.returncode == 0
         assert "force-reinstall" not in calls and "whl/cpu" not in calls
-        assert project in calls.splitlines()[-1]
+        assert project in last_of_pip(calls)
 
 
 def test_a_build_for_processors_makes_room_for_one_with_cuda_that_is_asked_for(install):
     _, calls = install(has="cpu", torch="cuda")
     assert "--force-reinstall --no-deps torch" in calls
-    assert ".[cuda]" in calls.splitlines()[-1]
+    assert ".[cuda]" in last_of_pip(calls)
 
 
 @pytest.mark.parametrize("has", ["", "cuda"])
@@ -69,3 +73,17 @@ def test_another_wish_is_refused(install):
     done, calls = install(torch="rocm")
     assert (done.returncode, "TORCH must be cuda or cpu" in done.stderr) == (1, True)
     assert "--editable" not in calls
+
+
+def test_steps_are_compiled_when_all_is_installed(install):
+    done, calls = install(has="cpu")
+    assert calls.index("prepare()") > calls.index("--editable")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_steps_that_cannot_be_compiled_are_a_note(install, tmp_path):
+    python = tmp_path / "venv" / "bin" / "python"
+    python.write_text(PYTHON.replace("case $* in", 'case $* in\n    *"prepare()"*) exit 1 ;;'))
+    done, _ = install(has="cpu")
+    assert done.returncode == 0
+    assert done.stderr.startswith("Steps could not be compiled for this processor")
