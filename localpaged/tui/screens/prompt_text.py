@@ -2,53 +2,29 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
-from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
-from textual.containers import Vertical, VerticalScroll
 from textual.content import Content
-from textual.widgets import Static
 
 from localpaged.chat.prompt_text import PromptText
 from localpaged.plain_text import visible
-from localpaged.tui.compositor import Dialog
 from localpaged.tui.figures import grouped
 from localpaged.tui.markdown.line import STRONG, UNDERLINE, Role, Run
 from localpaged.tui.paint import content_of
-from localpaged.tui.screens.page import fit_page
+from localpaged.tui.screens.page_dialog import PageDialog
 
 MOST_CHARS = 40_000
 """Of a longer prompt the middle is left out: the page is laid out as a whole."""
 
 
-class PromptTextScreen(Dialog[None]):
+class PromptTextScreen(PageDialog[None]):
     """Shows a prompt literally, control tokens in another colour."""
 
-    AUTO_FOCUS = "VerticalScroll"
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,q,enter", "leave", "Close", show=False, priority=True)
-    ]
-
     def __init__(self, prompt: PromptText) -> None:
-        super().__init__()
+        super().__init__(title_of(prompt), "The answer begins behind it. Esc closes.")
         self._prompt = prompt
 
-    def compose(self) -> ComposeResult:
-        """What it is, and all of it on a page that scrolls."""
-        with Vertical(classes="dialog dialog-wide"):
-            yield Static(Content(title_of(self._prompt)), classes="dialog-title")
-            with VerticalScroll():
-                yield Static(content_of(prompt_runs(self._prompt)))
-            yield Static(Content("The answer begins behind it. Esc closes."), classes="dialog-hint")
-
-    def on_resize(self) -> None:
-        """The line below the page stays in view."""
-        fit_page(self)
-
-    def action_leave(self) -> None:
-        """Close."""
-        self.dismiss(None)
+    def page(self, cells: int) -> Content:
+        """See PageDialog; Textual wraps it."""
+        return content_of(prompt_runs(self._prompt))
 
 
 def title_of(prompt: PromptText) -> str:
