@@ -26,7 +26,6 @@ LAYERS, HEAD, END = range(3)
 """Kinds of jobs: all layers, the head, and no more jobs."""
 
 QKV, O, GATE_UP, DOWN = range(4)  # noqa: E741
-MATRIX_FIELDS, MATRIX_SCALES, MATRIX_BIASES = range(3)
 Q_NORM, K_NORM, KV, KV_SCALES = 12, 13, 14, 15
 LAYER_SIZE = 16
 """Addresses that belong to a layer: weights, scales and biases of four matrices, then these."""
@@ -35,7 +34,6 @@ _ADDRESSES = (
     "layer_addresses", "hidden", "normed", "rounded", "scales", "sums", "qkv", "attended", "wide",
     "positions", "slots", "cos", "sin", "tables", "members", "units", "first_parts", "num_parts",
     "parts", "part_states", "scratch", "head_weights", "head_scales", "head_biases", "logits",
-    "final_norm",
 )  # fmt: skip
 _SIZES = (
     "kind", "rows", "layers", "width", "heads", "kv_heads", "head_dim", "inner", "turn_block",
@@ -76,7 +74,7 @@ def _work(job, sync, threads, thread):
             _layer(job, sync, threads, thread, job.layer_addresses + 8 * LAYER_SIZE * layer)
     elif job.kind == HEAD:
         for row in range(thread, job.rows, threads):
-            _norm_and_round(job, row, job.final_norm)
+            _norm_and_round(job, row)
         meet(sync, threads)
         multiply(
             sync, threads, job.rounded, job.scales, job.sums, job.rows, job.width,
@@ -89,7 +87,7 @@ def _work(job, sync, threads, thread):
 def _layer(job, sync, threads, thread, layer):
     scratch = job.scratch + thread * job.scratch_bytes
     for row in range(thread, job.rows, threads):
-        _norm_and_round(job, row, 0)
+        _norm_and_round(job, row)
     meet(sync, threads)
     _project(job, sync, threads, layer, QKV, job.width, job.qkv, job.qkv_outputs)
     meet(sync, threads)
@@ -113,7 +111,7 @@ def _layer(job, sync, threads, thread, layer):
     meet(sync, threads)
     for row in range(thread, job.rows, threads):
         add_rows(job.hidden + 4 * row * job.width, job.wide + 4 * row * job.o_outputs, job.width)
-        _norm_and_round(job, row, 0)
+        _norm_and_round(job, row)
     meet(sync, threads)
     _project(job, sync, threads, layer, GATE_UP, job.width, job.wide, job.gate_up_outputs)
     meet(sync, threads)
@@ -130,9 +128,9 @@ def _layer(job, sync, threads, thread, layer):
 
 
 @njit(nogil=True)
-def _norm_and_round(job, row, weight):
+def _norm_and_round(job, row):
     place = job.normed + 4 * row * job.width
-    normalise(job.hidden + 4 * row * job.width, job.width, weight, job.eps, place)
+    normalise(job.hidden + 4 * row * job.width, job.width, 0, job.eps, place)
     _round(job, row, place, job.width)
 
 
