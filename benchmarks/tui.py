@@ -113,6 +113,8 @@ def home_with_model() -> Iterator[dict[str, str]]:
             "TERM": "xterm-256color",
             "COLORTERM": "truecolor",
         }
+        # where modules are installed they are compiled once, not at each start
+        environment.pop("PYTHONDONTWRITEBYTECODE", None)
         kept = os.environ.get(paths.HOME_VARIABLE)
         os.environ[paths.HOME_VARIABLE] = home
         models = paths.ensure_private_dir(paths.models_dir())

@@ -63,6 +63,11 @@ set -- --constraint constraints.txt --editable "$project"
 [ -t 1 ] || set -- --quiet "$@"
 $pip install "$@"
 
+# Of a package that it copies pip compiles the modules; of one that stays where it is nobody does
+# before its first start.
+"$venv/bin/python" -m compileall -q localpaged kernels \
+    || echo "Modules could not be compiled; every start takes a little longer." >&2
+
 # Steps are compiled for this processor now, so that the first chat need not wait for it.
 "$venv/bin/python" -c '
 from localpaged.engine.eight_bit import has_team_steps

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from textual._compositor import CompositorUpdate
 
+from localpaged.tui.app import LocalPagedApp
 from testkit.builders import ready_model
 from testkit.fake_model import FakeChatModel
-from testkit.glass import Looker
+from testkit.glass import Glass, Looker
 from testkit.past_chats import write_chat
 from testkit.screens import LARGE, SMALL, open_service, stage
 from testkit.scripted_engine import ScriptedEngine
@@ -28,6 +30,29 @@ async def test_the_count_above_a_thought_moves_while_the_thought_grows(size):
             assert "thinking · 5 tok" in shown.text
             await shown.answer()
             await looker.check()
+
+
+@pytest.mark.parametrize("size", [SMALL, LARGE, (200, 60)])
+async def test_the_first_picture_is_a_whole_one(size, monkeypatch):
+    pictures = []
+
+    def display(app, screen, update):
+        if isinstance(update, CompositorUpdate) and not pictures:
+            glass = Glass(*size)
+            glass.write(update.render_segments(app.console))
+            pictures.append(glass.text)
+
+    monkeypatch.setattr(LocalPagedApp, "_display", display)
+    engine = ScriptedEngine()
+    with open_service(engine) as service:
+        async with stage(service, engine, size=size, is_loaded=False) as shown:
+            await shown.beat()
+            looker = Looker(shown)
+            await looker.settle()
+            moved = [
+                now for then, now in zip(pictures[0], looker.glass.text, strict=True) if then != now
+            ]
+            assert all("starting the engine" in row for row in moved), moved
 
 
 @pytest.mark.parametrize("rows", [40, 24, 16, 15, 13, 10, 9, 5, 3])

@@ -84,6 +84,7 @@ class ChatScreen(OwnScreen[None]):
         self._foot = Vertical(id="foot")
         self._frame = 0
         self._was_shown = False
+        self._is_aligned = False
         self._unseen_lines: int | None = None
 
     def compose(self) -> ComposeResult:
@@ -256,12 +257,20 @@ class ChatScreen(OwnScreen[None]):
             self.set_class(height <= rows, name)
         return self.classes != before
 
+    def _compositor_refresh(self) -> None:
+        # the first picture is of all parts in their places, not of one after the other
+        if self._is_aligned:
+            super()._compositor_refresh()
+
     def _align(self) -> None:
         """Title, state and prompt stand in the transcript's column."""
         # the scrollbar takes one cell at the right
         padding = (0, self.transcript.margin + 1, 0, self.transcript.margin)
         self._title.styles.padding = self._foot.styles.padding = padding
         self.redraw()
+        if not self._is_aligned:
+            self._is_aligned = True
+            self._refresh_layout()  # and paint: not after the pause that Textual makes for others
         self.call_after_refresh(self._show_failure)
 
     # what the user does
