@@ -59,6 +59,31 @@ async def test_four_answers_get_a_grid_or_tabs_and_a_zoom(size):
         assert len(screen.shown) == num_shown
 
 
+async def test_many_panes_are_drawn_one_by_one_and_each_to_its_end(monkeypatch):
+    drawn, in_a_beat = [], []
+    show_text, beat = ComparePane.show_text, CompareScreen.beat
+
+    def noting(pane, moment):
+        drawn.append(pane)
+        show_text(pane, moment)
+
+    def counting(screen, *told):
+        before = len(drawn)
+        is_moving = beat(screen, *told)
+        in_a_beat.append(len(drawn) - before)
+        return is_moving
+
+    async with comparing("/compare n=8 Sky?", size=(340, 60)) as (shown, screen):
+        assert len(screen.shown) == 8
+        monkeypatch.setattr(ComparePane, "show_text", noting)
+        monkeypatch.setattr(CompareScreen, "beat", counting)
+        await finish(shown, screen)
+        await shown.until(lambda: shown.text.count("default-11") == 8)
+        await shown.until(lambda: shown.text.count("complete") == 8)
+    # a key that comes need not wait for more
+    assert max(in_a_beat) == 1 and len(set(drawn)) == 8
+
+
 async def test_hidden_panes_are_not_drawn_and_have_everything_when_they_are_shown():
     async with comparing("/compare n=4 Sky?", size=SMALL) as (shown, screen):
         await shown.step(6)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection
 from time import monotonic
 from typing import TYPE_CHECKING, ClassVar
 
@@ -34,7 +34,9 @@ if TYPE_CHECKING:
 
     from localpaged.tui.app import LocalPagedApp
 
-DRAWN_IN_HALVES = 5
+DRAWN_ONE_BY_ONE = 5
+"""So many panes that scroll take too long to paint them together."""
+DRAWN_EVERY_S = 0.025
 LINES_AROUND = 4
 """Rows of the screen that are no panes: top, hints and the line to write in."""
 SHORT_ROWS = 12
@@ -68,6 +70,8 @@ class CompareScreen(OwnScreen[str | None]):
         self._deeds = CompareDeeds(app, workspace, glyphs, model)
         self._frame = 0
         self._due: set[Pane] = set()
+        self._turn: list[Pane] = []
+        self._is_drawing = False
         self._widgets = {pane: ComparePane(pane, glyphs) for pane in model.panes}
         self._widgets[model.current].add_class("-selected-first")
         self._top = StatusLine(id="compare-top")
@@ -105,24 +109,29 @@ class CompareScreen(OwnScreen[str | None]):
         names = list(self._workspace.engine.readies)
         self.model.look([snapshot, *(service.snapshot(name) for name in names)])
         self._due |= {pane for pane in self.model.panes if pane.chat.id in changes.chat_ids}
-        drawn = self._next_drawn()
-        for pane in self._due.intersection(drawn):
-            self._widgets[pane].show_text(self._moment)
-        self._due -= {*drawn, *(p for p in self._due if not self._widgets[p].display)}
-        self._draw_lines(drawn)
+        self._due -= {pane for pane in self._due if not self._widgets[pane].display}
+        shown = self.shown
+        if len(shown) < DRAWN_ONE_BY_ONE:
+            self._draw_panes(shown, self._due)
+            self._due.clear()
+        else:
+            # in one beat one half, in the next the other
+            middle = (len(shown) + 1) // 2
+            turn = shown[:middle] if self._frame % 2 else shown[middle:]
+            self._turn += [pane for pane in turn if pane not in self._turn]
+            if not self._is_drawing:
+                self._draw_turn()
+        self._draw_lines()
         return self.model.is_running or bool(self._due)
 
-    def _next_drawn(self) -> list[Pane]:
-        """The panes of this beat: all, or the half that was not drawn in the one before.
-
-        Many panes that scroll at once take long to paint, and what is painted together is best
-        side by side.
-        """
-        shown = self.shown
-        if len(shown) < DRAWN_IN_HALVES:
-            return shown
-        middle = (len(shown) + 1) // 2
-        return shown[:middle] if self._frame % 2 else shown[middle:]
+    def _draw_turn(self) -> None:
+        """Draw one pane, and the next a little later: a key that comes is shown in between."""
+        pane = self._turn.pop(0)
+        self._draw_panes([pane], self._due.intersection([pane]))
+        self._due.discard(pane)
+        self._is_drawing = bool(self._turn)
+        if self._is_drawing:
+            self.set_timer(DRAWN_EVERY_S, self._draw_turn)
 
     @property
     def _moment(self) -> Moment:
@@ -131,17 +140,22 @@ class CompareScreen(OwnScreen[str | None]):
     def _draw(self) -> None:
         """Draw everything that is shown."""
         self._due.clear()
-        for pane in self.shown:
-            self._widgets[pane].show_text(self._moment)
-        self._draw_lines(self.shown)
+        self._draw_panes(self.shown, self.shown)
+        self._draw_lines()
 
-    def _draw_lines(self, drawn: Sequence[Pane] = ()) -> None:
+    def _draw_panes(self, panes: Collection[Pane], grown: Collection[Pane]) -> None:
+        """Draw the lines around the text of `panes`, and the text of those that have `grown`."""
+        model, engine, moment = self.model, self._workspace.engine, self._moment
+        for place, pane in enumerate(model.panes):
+            if pane in grown:
+                self._widgets[pane].show_text(moment)
+            if pane in panes:
+                self._widgets[pane].show_lines(model, place, engine, moment)
+
+    def _draw_lines(self) -> None:
         model, engine, glyphs = self.model, self._workspace.engine, self._glyphs
         self._top.set(*head_runs(model, glyphs, cells=self._top.content_size.width))
         self._tabs.set(tab_runs(model, engine, glyphs))
-        for place, pane in enumerate(model.panes):
-            if pane in drawn:
-                self._widgets[pane].show_lines(model, place, engine, self._moment)
         cells = self._hints.content_size.width
         self._hints.set(hint_runs(model, cells, is_writing=self.is_writing))
         self.prompt.say(placeholder(model))
@@ -196,7 +210,8 @@ class CompareScreen(OwnScreen[str | None]):
             if self._widgets[pane].view is self.focused and place != self.model.selected:
                 self._select(place)
                 return
-        self._draw_lines(self.shown)
+        self._draw_panes(self.shown, ())
+        self._draw_lines()
 
     # what the user does
 
