@@ -25,6 +25,9 @@ LIMIT = 127
 
 ROWS_AT_ONCE = 4_096
 
+INSTRUCTIONS = {"avx512_vnni": "AVX-512 VNNI", "avx_vnni": "AVX-VNNI"}
+"""Names of those that steps are compiled with, by torch's names; the fastest first."""
+
 PROJECTIONS = ("qkv.weight", "o.weight", "gate_up.weight", "down.weight", "head.weight")
 
 
@@ -37,9 +40,13 @@ def can_be_eight_bit(config: DecoderConfig) -> bool:
 
 def has_team_steps() -> bool:
     """Whether this processor has the instruction, and the system the calls, for `team_decoder`."""
+    return team_instruction() is not None and os.name == "posix"
+
+
+def team_instruction() -> str | None:
+    """Return the name of the fastest instruction for products of 8-bit numbers; None without."""
     abilities = torch.cpu.get_capabilities()
-    is_fast = any(abilities.get(name) for name in ("avx512_vnni", "avx_vnni"))
-    return is_fast and os.name == "posix"
+    return next((name for key, name in INSTRUCTIONS.items() if abilities.get(key)), None)
 
 
 def to_eight_bit(config: DecoderConfig, state: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
