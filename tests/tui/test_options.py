@@ -77,6 +77,16 @@ async def test_the_dialog_shows_what_the_chat_has_and_takes_defaults_again():
             assert own(service) == {}
 
 
+async def test_a_value_may_stand_behind_its_name_with_a_blank_or_an_equals_sign():
+    engine = ScriptedEngine(hello)
+    with open_service(engine) as service:
+        async with stage(service, engine) as shown:
+            await command(shown, "/set temperature 0.8 top_k=3 stop 'a b'")
+            assert own(service) == {"temperature": 0.8, "top_k": 3, "stop": ("a b",)}
+            await command(shown, "/set top_k= seed -1")
+            assert shown.prompt.text == "/set top_k= seed -1"
+
+
 async def test_what_cannot_be_is_told_in_the_engines_words_and_not_saved():
     engine = ScriptedEngine(hello)
     with open_service(engine) as service:

@@ -161,7 +161,7 @@ class OptionCommands(CommandGroup):
         return True
 
     def set_values(self, text: str) -> bool:
-        """Set parameters written as `temp=0.7 top_p=0.9`; an empty value is the default."""
+        """Set what `temp=0.7 top_p 0.9` says; an empty value behind `=` is the default."""
         session = self._workspace.current
         overrides = overrides_of(session)
         try:
@@ -246,13 +246,13 @@ def _choice(model: ModelChoice) -> Choice:
 
 def _assignments(text: str) -> list[tuple[str, str]]:
     try:
-        words = shlex.split(text)
+        words = iter(shlex.split(text))
     except ValueError:
         raise BadParameter("A quotation mark is not closed.") from None
     pairs = []
     for word in words:
         name, equals, value = word.partition("=")
-        if not equals:
+        if not equals and not (value := next(words, "")):
             raise BadParameter(f"{word!r} sets nothing.", hint="Write it as /set temp=0.7")
         pairs.append((name, value))
     return pairs
