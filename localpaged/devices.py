@@ -65,7 +65,7 @@ def choose_device(settings: Settings, cards: Cards | None = None) -> Device:
     usable = [card for card in wanted if not card.trouble] if not trouble else []
     if usable:
         best = max(usable, key=lambda card: (card.free_bytes, -card.index))
-        return _on(best, _why(asked, best, cards))
+        return _on(best, _why(asked, cards))
     if not trouble and asked not in (AUTO, CUDA) and not wanted:
         count = len(cards.cards)
         trouble = f"torch sees {count} card{'s' * (count != 1)}, numbered from 0"
@@ -98,7 +98,7 @@ def _trouble(cards: Cards) -> str:
     return ""
 
 
-def _why(asked: str, best: Card, cards: Cards) -> str:
+def _why(asked: str, cards: Cards) -> str:
     if asked not in (AUTO, CUDA):
         return CHOSEN
     if len(cards.cards) == 1:

@@ -37,7 +37,7 @@ def terminal_facts(streams: Streams, environment: Mapping[str, str]) -> Iterator
     """Tell whether the chat has a terminal, which, in what size, colours and characters."""
     yield _kind(streams, environment)
     if streams.has_output:
-        yield _size(streams, environment)
+        yield _size(streams)
     yield _colours(environment)
     yield _characters(streams, environment)
 
@@ -60,7 +60,7 @@ def _kind(streams: Streams, environment: Mapping[str, str]) -> Fact:
     return Fact("terminal", kind, numbers=numbers)
 
 
-def _size(streams: Streams, environment: Mapping[str, str]) -> Fact:
+def _size(streams: Streams) -> Fact:
     text = f"{streams.columns} columns, {streams.rows} rows"
     numbers = {"columns": streams.columns, "rows": streams.rows}
     if streams.columns < SMALL[0] or streams.rows < SMALL[1]:

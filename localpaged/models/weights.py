@@ -101,16 +101,6 @@ def _torch_threads(num_parameters: int) -> Iterator[None]:
         torch.set_num_threads(threads)
 
 
-def raw_tensor(opened: OpenedModel, name: str) -> tuple[RawTensor, ...]:
-    """Return the sources of the engine's tensor `name` as the file has them, to be stacked by rows.
-
-    Raises KeyError for a name the model does not have, BadModelFile when its file has changed.
-    """
-    by_name = {fused.name: fused for fused in tensor_layout(opened.config)}
-    with closing(TensorFiles(opened.files)) as files:
-        return tuple(_read_raw(opened, files, part) for part in by_name[name].parts)
-
-
 def _read_raw(opened: OpenedModel, files: TensorFiles, part: SourceTensor) -> RawTensor:
     import torch
 

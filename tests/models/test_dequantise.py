@@ -12,7 +12,6 @@ import torch
 from localpaged.models.dequantise import block_size, can_dequantise, dequantise
 
 READABLE = [type_.name for type_ in gguf.GGMLQuantizationType if can_dequantise(type_.name)]
-FLOATS = {"F32": numpy.float32, "F16": numpy.float16}
 
 
 def random_raw(type_name: str, *, rows: int, columns: int) -> Any:

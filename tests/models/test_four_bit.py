@@ -9,7 +9,8 @@ import torch
 
 from localpaged.models.four_bit import GROUP, is_four_bit, pack_four_bit
 from localpaged.models.open_model import open_model
-from localpaged.models.weights import load_state, raw_tensor
+from localpaged.models.raw_tensor import RawTensor
+from localpaged.models.weights import load_state
 from testkit.gguf_files import save_tiny_gguf
 
 if TYPE_CHECKING:
@@ -24,23 +25,22 @@ def test_a_product_with_packed_weights_is_that_of_the_numbers(
     tmp_path: Path, quantisation: str, name: str
 ):
     opened = open_model(save_tiny_gguf(tmp_path, "llama", quantisation=quantisation))
-    weight = load_state(opened, dtype=torch.float32)[f"{name}.weight"]
+    state = load_state(opened, dtype=torch.float32, with_four_bit=True)
+    weight = state[f"{name}.weight"]
     inputs = torch.randn(3, weight.shape[1], generator=torch.Generator().manual_seed(1)).bfloat16()
 
-    packed = pack_four_bit(raw_tensor(opened, f"{name}.weight"))
-
-    assert packed is not None
-    numbers, scales = packed
+    numbers, scales = state[f"{name}.four_bit"], state[f"{name}.four_bit_scales"]
     product = torch.ops.aten._weight_int4pack_mm_for_cpu(inputs, numbers, GROUP, scales)
     expected = inputs.float() @ weight.T
     torch.testing.assert_close(product.float(), expected, rtol=0.02, atol=0.02 * expected.std())
 
 
-def test_rows_the_operator_cannot_take_stay_unpacked(tmp_path: Path):
-    opened = open_model(save_tiny_gguf(tmp_path, "llama", quantisation="Q4_0", vocab_size=300))
+def test_rows_the_operator_cannot_take_stay_unpacked():
+    def raw(num_rows: int) -> RawTensor:
+        return RawTensor("Q4_0", (num_rows, 32), torch.zeros((num_rows, 18), dtype=torch.uint8))
 
-    assert pack_four_bit(raw_tensor(opened, "layers.0.qkv.weight")) is not None
-    assert pack_four_bit(raw_tensor(opened, "head.weight")) is None
+    assert pack_four_bit((raw(32), raw(16))) is not None
+    assert pack_four_bit((raw(32), raw(12))) is None
 
 
 def test_only_the_two_simple_four_bit_types_are_packed():

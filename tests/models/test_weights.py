@@ -10,7 +10,7 @@ import torch
 
 from localpaged.errors import BadModelFile
 from localpaged.models.open_model import open_model
-from localpaged.models.weights import load_state, raw_tensor
+from localpaged.models.weights import load_state
 from testkit.gguf_files import save_tiny_gguf
 from testkit.tiny_model import FAMILIES, build_tiny_model
 
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from localpaged.decoder_config import DecoderConfig
 
 State = dict[str, torch.Tensor]
-TinyFolder = "Callable[[str], Path]"
 
 
 def expected_state(family: str, config: DecoderConfig) -> State:
@@ -168,28 +167,6 @@ def test_progress_counts_bytes_up_to_the_whole(tmp_path: Path):
     assert done == sorted(done)
     assert calls[-1][1] == calls[-1][2] == opened.file_bytes
     assert {call[0] for call in calls} == {"Loading weights"}
-
-
-def test_the_raw_tensor_has_the_engines_row_order(tmp_path: Path):
-    from localpaged.models.dequantise import dequantise
-
-    opened = open_model(save_tiny_gguf(tmp_path, "llama", quantisation="Q4_1"))
-    state = load_state(opened, dtype=torch.float32)
-
-    for name in ("layers.1.qkv.weight", "layers.1.down.weight", "embed.weight"):
-        numbers = []
-        for part in raw_tensor(opened, name):
-            assert part.type == "Q4_1"
-            numbers.append(torch.empty(part.shape))
-            dequantise(part.type, part.data, numbers[-1])
-        assert torch.equal(torch.cat(numbers), state[name])
-
-
-def test_a_raw_tensor_that_is_not_there_is_a_key_error(tmp_path: Path):
-    opened = open_model(save_tiny_gguf(tmp_path, "llama-tied"))
-
-    with pytest.raises(KeyError):
-        raw_tensor(opened, "head.weight")
 
 
 @pytest.mark.parametrize("change", ["cut", "touched", "removed"])

@@ -190,7 +190,7 @@ class TokenScreen(OwnScreen[TokenFork | None]):
         if self._view is None:
             self._top.set(measuring_runs(self._read, self._glyphs, self._frame))
         else:
-            self._top.set(*title_runs(self._view, self._glyphs))
+            self._top.set(*title_runs(self._view))
 
     def _hint_runs(self) -> list[Run]:
         return fitted_runs([*HINTS, help_hint()], self._hints.content_size.width)

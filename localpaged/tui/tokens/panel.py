@@ -35,7 +35,7 @@ def measuring_runs(read: PrefillEvent | None, glyphs: Glyphs, frame: int) -> lis
     return [Run("Tokens  ", Role.ACCENT, STRONG), *runs]
 
 
-def title_runs(view: TokenView, glyphs: Glyphs) -> tuple[list[Run], list[Run]]:
+def title_runs(view: TokenView) -> tuple[list[Run], list[Run]]:
     """The top line: what is looked at, and what measuring it cost."""
     left = [Run("Tokens", Role.ACCENT, STRONG)]
     left += [Run(f"  {visible(view.model)}", Role.TEXT)]

@@ -7,7 +7,7 @@ held aside and stands in the prompt as a label such as `[pasted 312 lines]`, as 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from textual.message import Message
 
@@ -28,8 +28,6 @@ class Prompt(TextBox):
 
     Invariant: every label in `_pastes` stands for exactly the text that was pasted.
     """
-
-    HISTORY_LIMIT: ClassVar[int] = HISTORY_MESSAGES
 
     class Submitted(Message):
         """The user sent `draft`, which is no longer in the prompt."""

@@ -14,9 +14,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 NORMAL, CONTROL, BYTE = 1, 3, 6
-STRING, ARRAY, UINT32, UINT64, FLOAT32, BOOL = 8, 9, 4, 10, 6, 7
+STRING, ARRAY, UINT32, FLOAT32, BOOL = 8, 9, 4, 6, 7
 
-SpecialIds = Mapping[str, int]
 Metadata = dict[str, Any]
 
 
