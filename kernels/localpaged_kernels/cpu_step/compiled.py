@@ -9,13 +9,17 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numba
 import platformdirs
+from numba.core.registry import cpu_target
+
+ALL = ("work", "plan_units", "likeliest")
+"""The functions that are compiled: a step needs each of them."""
 
 
 def compiled(function: Callable[..., Any]) -> Any:
@@ -43,10 +47,26 @@ def kept_in() -> Path:
     return platformdirs.user_cache_path("localpaged") / "compiled" / digest.hexdigest()
 
 
+def is_kept(names: Iterable[str] = ALL) -> bool:
+    """Whether functions are kept for this very processor; nothing is made or changed for it."""
+    processor = cpu_target.target_context.codegen().magic_tuple()
+    marks = [mark.encode() for mark in processor]
+    kept = {
+        path.name.split(".")[1].partition("-")[0]  # module.function-line.python.nbi
+        for path in kept_in().glob("*/*.nbi")
+        if _has(path.read_bytes(), marks)
+    }
+    return kept.issuperset(names)
+
+
 def forget_compiled() -> None:
     """Delete what is kept, so that it is compiled anew."""
     shutil.rmtree(kept_in(), ignore_errors=True)
     _can_write(kept_in())  # numba looked for the folder when it was told of a function
+
+
+def _has(index: bytes, marks: Iterable[bytes]) -> bool:
+    return all(mark in index for mark in marks)
 
 
 def _can_write(folder: Path) -> bool:
