@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from localpaged.abilities import Abilities
 from localpaged.chat.chat_options import sampling_to_continue
+from localpaged.chat.errors import answer_is_running, nothing_to_send
 from localpaged.chat.live import LiveTurn, LiveTurns, open_turn
 from localpaged.chat.sampling import may_be_guessed, to_options, with_seed
 from localpaged.chat.title import auto_title
@@ -50,7 +51,7 @@ class Asking:
         """Save a message and have it answered; see ChatService."""
         text = storable(text)
         if not text.strip():
-            raise ChatError("There is nothing to send.")
+            raise nothing_to_send()
         with self._intake:
             chat = self._open_chat(chat_id)
             live = open_turn(
@@ -122,7 +123,7 @@ class Asking:
 
     def _text_to_continue(self, turn: Turn) -> str:
         if turn.status.is_open:
-            raise ChatError("The answer is still running.", hint="Stop it, or wait for its end.")
+            raise answer_is_running()
         if turn.finish_reason == FinishReason.STOP:
             raise ChatError("The answer is complete.", hint="Send another message.")
         conversation = self._store.conversation(turn.chat_id)

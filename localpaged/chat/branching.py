@@ -12,6 +12,12 @@ from concurrent.futures import Future
 from dataclasses import replace
 
 from localpaged.chat.branches import BranchTree
+from localpaged.chat.errors import (
+    answer_is_running,
+    chat_is_deleted,
+    not_in_this_chat,
+    nothing_to_send,
+)
 from localpaged.chat.live import LiveTurn, LiveTurns, open_turn
 from localpaged.chat.runner import TurnRunner
 from localpaged.chat.sampling import from_options
@@ -25,9 +31,6 @@ from localpaged.store.store import Store
 from localpaged.store.text import storable
 from localpaged.store.tree import make_message
 from localpaged.store.writes import ChatColumns, Write, change_chat
-
-RUNNING = "The answer is still running."
-STOP_FIRST = "Stop it, or wait for its end."
 
 
 class Branching:
@@ -81,7 +84,7 @@ class Branching:
         """Ask something else in a question's place; see ChatService."""
         text = storable(text)
         if not text.strip():
-            raise ChatError("There is nothing to send.")
+            raise nothing_to_send()
         with self._intake:
             chat = self._open_chat(chat_id)
             place = self._place_of(message_hash, self._lineage(chat))
@@ -96,7 +99,7 @@ class Branching:
         with self._intake:
             chat = self._open_chat(chat_id)
             if self._live.of_chat(chat_id):
-                raise ChatError(RUNNING, hint=STOP_FIRST)
+                raise answer_is_running()
             tree = BranchTree(self._lineage(chat))
             siblings = tree.siblings(key)
             if siblings is None:
@@ -113,7 +116,7 @@ class Branching:
         """Make a chat that begins with another's messages; see ChatService."""
         chat = self._store.chat(chat_id)
         if chat.deleted_at is not None:
-            raise ChatError(f"The chat “{chat.title}” is deleted.", hint="Restore it first.")
+            raise chat_is_deleted(chat)
         place = self._place_of(at_hash, self._lineage(chat))
         if place.role != "user":
             return self._store.fork(chat_id, at_hash=at_hash)
@@ -133,7 +136,7 @@ class Branching:
             raise ChatError("The message has no place in the chat yet.", hint="Wait for it.")
         place = lineage.places.get(message_hash)
         if place is None:
-            raise ChatError("The message does not belong to this chat.")
+            raise not_in_this_chat()
         return place
 
     def _ask(

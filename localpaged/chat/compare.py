@@ -14,6 +14,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from localpaged.chat.errors import answer_is_running
 from localpaged.chat.live import LiveTurn, LiveTurns, open_turn
 from localpaged.chat.models import Models, name_of
 from localpaged.chat.runner import TurnRunner
@@ -268,7 +269,7 @@ class Compares:
         if from_chat:
             chat = self._store.chat(from_chat)
             if self._live.of_chat(from_chat):
-                raise ChatError("The answer is still running.", hint="Stop it, or wait for it.")
+                raise answer_is_running()
             return chat, ()
         root = make_message(None, "system", system) if system else None
         tip_hash = None if root is None else root.hash

@@ -9,10 +9,11 @@ from dataclasses import replace
 
 from localpaged.chat.context_room import ContextRoom, answer_room, count_room
 from localpaged.chat.endless import refuse_endless
+from localpaged.chat.errors import answer_is_running, not_in_this_chat
 from localpaged.chat.events import ChatEvent, ModelReady
 from localpaged.chat.later import RunSoon, do_later
 from localpaged.chat.live import LiveTurns
-from localpaged.chat.models import Models, opening_error
+from localpaged.chat.models import Models, opened_model
 from localpaged.chat.sampling import from_options
 from localpaged.errors import ChatError
 from localpaged.prompt import ChatModel, PromptMessage
@@ -73,7 +74,7 @@ class ChatContext:
             chat = self._store.chat(chat_id)
             messages = self._store.path_to(chat.tip_hash)
             if message_hash is not None and message_hash not in {m.hash for m in messages}:
-                raise ChatError("The message does not belong to this chat.")
+                raise not_in_this_chat()
             self._submit(Write(chat_changes=(change_chat(chat_id, view_hash=message_hash),)))
 
     def follow_summary(self, chat_id: str, *, summary_id: str, rest: Sequence[str]) -> None:
@@ -132,17 +133,11 @@ class ChatContext:
     def _last_turn(self, conversation: Conversation) -> tuple[Turn, Message]:
         chat = conversation.chat
         if self._live.of_chat(chat.id):
-            raise ChatError("The answer is still running.", hint="Stop it, or wait for its end.")
+            raise answer_is_running()
         made = [turn for turn in conversation.turns if turn.tip_hash == chat.tip_hash]
         if not made or chat.tip_hash is None:
             raise ChatError("Nothing has been asked here yet.", hint="Write something first.")
         return made[-1], conversation.messages[-1]
 
     def _model(self, choice: str) -> ChatModel:
-        opened = self._models.find(choice)
-        if not opened.done():
-            raise ChatError("The model is still loading.", hint="Wait until it is there.")
-        error = opening_error(opened)
-        if error is not None:
-            raise error
-        return opened.result()
+        return opened_model(self._models.find(choice))

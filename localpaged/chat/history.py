@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from localpaged.chat.branches import BranchTree
+from localpaged.chat.errors import STOP_OR_WAIT
 from localpaged.chat.live import LiveTurns
 from localpaged.chat.portable.exporting import ChatFormat, export_to
 from localpaged.chat.portable.importing import import_file
@@ -60,7 +61,7 @@ class ChatHistory:
             if self._live.of_chat(chat_id):
                 raise ChatError(
                     f"The chat “{chat.title}” is still answering.",
-                    hint="Stop it, or wait for its end.",
+                    hint=STOP_OR_WAIT,
                 )
             return self._set_archived(chat, time.time())
 
@@ -105,7 +106,7 @@ class ChatHistory:
             if self._live.of_chat(chat_id) or self.store.is_answered_elsewhere(chat_id):
                 raise ChatError(
                     "That message is on another branch, and the chat is still answering.",
-                    hint="Stop it, or wait for its end.",
+                    hint=STOP_OR_WAIT,
                 )
             try:
                 tip_hash = BranchTree(lineage).newest_leaf(message_hash)

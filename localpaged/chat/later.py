@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from concurrent.futures import Future
 from typing import TypeVar
 
-from localpaged import paths
-from localpaged.errors import ChatError, LocalPagedError
-
-log = logging.getLogger(__name__)
+from localpaged.chat.errors import unexpected
+from localpaged.errors import LocalPagedError
 
 T = TypeVar("T")
 RunSoon = Callable[[Callable[[], None]], None]
@@ -26,8 +23,7 @@ def do_later(run_soon: RunSoon, job: Callable[[], T]) -> Future[T]:
         except LocalPagedError as error:
             done.set_exception(error)
         except Exception as error:  # whoever waits must hear of it
-            log.exception("a piece of work for a chat failed")
-            done.set_exception(ChatError(f"That went wrong: {error}.", hint=paths.log_hint()))
+            done.set_exception(unexpected("That went wrong", error))
         else:
             done.set_result(result)
 

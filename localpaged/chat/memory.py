@@ -7,8 +7,9 @@ from concurrent.futures import Future
 from typing import TypeVar
 
 from localpaged.abilities import Ability, abilities_of
+from localpaged.chat.errors import NO_PROMPT, unexpected
 from localpaged.chat.kept_kv import KeptKV
-from localpaged.chat.models import Models
+from localpaged.chat.models import Models, opened_model
 from localpaged.chat.prompting import chat_prefix, system_prefix
 from localpaged.engine.inspection import BlockTokens, Inspection, PinView
 from localpaged.engine.port import EnginePort
@@ -117,15 +118,13 @@ class ChatMemory:
 
         def begin() -> None:
             try:
-                opened = self._models.find(self._store.chat(chat_id).model)
-                if not opened.done():
-                    raise ChatError("The model is still loading.")
-                abilities_of(opened.result()).require(Ability.PIN)
-                asked = ask(opened.result())
+                model = opened_model(self._models.find(self._store.chat(chat_id).model))
+                abilities_of(model).require(Ability.PIN)
+                asked = ask(model)
             except LocalPagedError as error:
                 answer.set_exception(error)
             except Exception as error:  # whoever asked waits for an answer
-                answer.set_exception(ChatError(f"The prompt could not be made: {error}."))
+                answer.set_exception(unexpected(NO_PROMPT, error))
             else:
                 asked.add_done_callback(lambda done: _end(answer, done.result))
 

@@ -218,3 +218,16 @@ def opening_error(opened: Future[ChatModel]) -> LocalPagedError | None:
     if error is None or isinstance(error, LocalPagedError):
         return error
     return ModelError(f"The model could not be loaded: {error}.", hint=paths.log_hint())
+
+
+def opened_model(opened: Future[ChatModel]) -> ChatModel:
+    """Return a model that is open.
+
+    Raises ChatError while it is being opened, then what kept it from being opened.
+    """
+    if not opened.done():
+        raise ChatError("The model is still loading.", hint="Wait until it is there.")
+    error = opening_error(opened)
+    if error is not None:
+        raise error
+    return opened.result()

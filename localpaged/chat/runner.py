@@ -16,12 +16,12 @@ from concurrent.futures import Future
 from dataclasses import replace
 from functools import partial
 
-from localpaged import paths
 from localpaged.abilities import Ability, abilities_of
 from localpaged.chat.branches import end_of_way
 from localpaged.chat.cache_report import to_json
 from localpaged.chat.cache_watch import CacheWatch
 from localpaged.chat.ending import Ending, ended_event, ended_row
+from localpaged.chat.errors import NO_PROMPT, chats_are_closed, unexpected
 from localpaged.chat.events import ModelFailed, TurnCacheReport, TurnModelMissing
 from localpaged.chat.live import LiveTurn, LiveTurns
 from localpaged.chat.models import Models, opening_error
@@ -120,7 +120,7 @@ class TurnRunner:
     def run_soon(self, command: Command) -> None:
         """Run what may take long, after what was asked for before. Raises ChatError at the end."""
         if not self._thread.is_alive():
-            raise ChatError("The chats are closed.")
+            raise chats_are_closed()
         self._inbox.put(command)
 
     def close(self) -> None:
@@ -242,9 +242,7 @@ class TurnRunner:
             except LocalPagedError as error:
                 self._end(live, Ending(TurnStatus.ERROR, error=error))
             except Exception as error:
-                log.exception("a prompt could not be made")
-                message = f"The prompt could not be made: {error}."
-                failure = ChatError(message, hint=paths.log_hint())
+                failure = unexpected(NO_PROMPT, error)
                 self._end(live, Ending(TurnStatus.ERROR, error=failure))
 
     def _model_of(self, live: LiveTurn) -> ChatModel | None:

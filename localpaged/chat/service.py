@@ -14,6 +14,7 @@ from localpaged.chat.branching import Branching
 from localpaged.chat.chat_options import Overrides, configured, sampling_of
 from localpaged.chat.compare import Compares
 from localpaged.chat.context import ChatContext
+from localpaged.chat.errors import answered_elsewhere, chat_is_deleted, chats_are_closed
 from localpaged.chat.events import SavingFailed, SavingRecovered
 from localpaged.chat.feed import EngineFeed
 from localpaged.chat.history import ChatHistory
@@ -29,7 +30,7 @@ from localpaged.chat.transcript import transcript
 from localpaged.engine.params import SamplingParams
 from localpaged.engine.port import EnginePort
 from localpaged.engine.snapshot import EngineSnapshot
-from localpaged.errors import ChatError, StoreError
+from localpaged.errors import StoreError
 from localpaged.prompt import ChatModel
 from localpaged.store.rows import Chat, Exchange, Turn
 from localpaged.store.store import Store, new_id
@@ -378,18 +379,16 @@ class ChatService:
 
     def _check_not_closed(self) -> None:
         if self._is_closed:
-            raise ChatError("The chats are closed.")
+            raise chats_are_closed()
 
     def _open_chat(self, chat_id: str) -> Chat:
         self._check_not_closed()
         chat = self._store.chat(chat_id)
         if chat.deleted_at is not None:
-            raise ChatError(f"The chat “{chat.title}” is deleted.", hint="Restore it first.")
+            raise chat_is_deleted(chat)
         if self._store.is_answered_elsewhere(chat_id):
-            raise ChatError(
-                f"The chat “{chat.title}” is being answered in another localpaged.",
-                hint="Wait until it is done there, or start a new chat.",
-            )
+            hint = "Wait until it is done there, or start a new chat."
+            raise answered_elsewhere(chat, hint=hint)
         self._store.end_left_open(chat_id)
         return chat
 

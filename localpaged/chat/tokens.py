@@ -14,9 +14,10 @@ from functools import partial
 
 from localpaged.abilities import Ability, abilities_of
 from localpaged.chat.chat_options import sampling_to_continue
+from localpaged.chat.errors import answer_is_running, unexpected
 from localpaged.chat.later import RunSoon, do_later
 from localpaged.chat.live import LiveTurn, LiveTurns
-from localpaged.chat.models import Models, opening_error
+from localpaged.chat.models import Models, opened_model
 from localpaged.chat.prompt_text import PromptText, prompt_pieces
 from localpaged.chat.prompting import ids_of, make_prompt, prompt_ids, text_of
 from localpaged.chat.sampling import may_be_guessed, to_options, with_seed
@@ -40,7 +41,6 @@ from localpaged.store.token_ids import pack, unpack
 from localpaged.store.writes import Write, change_chat
 
 NUM_CANDIDATES = 10
-RUNNING = "The answer is still running."
 
 
 @dataclass(slots=True)
@@ -99,7 +99,7 @@ class ChatTokens:
             except LocalPagedError as error:
                 _fail(done, error)
             except Exception as error:  # whoever waits must hear of it
-                _fail(done, ChatError(f"The answer could not be read: {error}."))
+                _fail(done, unexpected("The answer could not be read", error))
 
         self._run_soon(work)
         return done
@@ -159,7 +159,7 @@ class ChatTokens:
     ) -> None:
         turn = self._store.turn(turn_id)
         if self._live.get(turn_id) is not None or turn.tip_hash is None:
-            raise ChatError(RUNNING, hint="Stop it, or wait for its end.")
+            raise answer_is_running()
         model, _ = self._model_of(turn)
         abilities_of(model).require(Ability.TOKENS)
         ids, is_exact = self._answer_ids(turn, model)
@@ -191,16 +191,12 @@ class ChatTokens:
         chosen = self._store.chat(turn.chat_id).model
         for choice in dict.fromkeys((chosen, turn.model)):
             try:
-                opened = self._models.find(choice)
+                opening = self._models.find(choice)
             except ModelNotFound:
                 continue
-            if not opened.done():
-                raise ChatError("The model is still loading.", hint="Wait until it is there.")
-            error = opening_error(opened)
-            if error is not None:
-                raise error
-            if opened.result().name == turn.model:
-                return opened.result(), choice
+            opened = opened_model(opening)
+            if opened.name == turn.model:
+                return opened, choice
         raise ModelNotFound(
             f"{turn.model} made this answer and is not here any more.",
             hint="`localpaged models pull` fetches models.",

@@ -66,13 +66,10 @@ def change(store: Store, chat: Chat, **columns: Any) -> None:
 
 def refuse_answering(store: Store, chat: Chat) -> None:
     """Raise ChatError when another program answers in the chat."""
-    from localpaged.errors import ChatError
+    from localpaged.chat.errors import answered_elsewhere
 
     if store.is_answered_elsewhere(chat.id):
-        raise ChatError(
-            f"The chat “{chat.title}” is being answered in another localpaged.",
-            hint="Stop it there, or wait for its end.",
-        )
+        raise answered_elsewhere(chat, hint="Stop it there, or wait for its end.")
 
 
 def scope_of(name: str) -> ChatScope:
