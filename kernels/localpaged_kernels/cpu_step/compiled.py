@@ -71,6 +71,7 @@ def _has(index: bytes, marks: Iterable[bytes]) -> bool:
 
 def _can_write(folder: Path) -> bool:
     try:
+        folder.parents[1].mkdir(mode=0o700, parents=True, exist_ok=True)  # the user's own
         folder.mkdir(parents=True, exist_ok=True)
     except OSError:
         return False
