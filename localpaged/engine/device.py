@@ -12,6 +12,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Protocol
+from weakref import WeakSet
 
 import torch
 
@@ -72,7 +73,8 @@ class CudaDevice:
     """An NVIDIA GPU. Makes its stream the current one of the thread that makes it.
 
     Copies wait for nothing because their host side is pinned. Graphs share one pool of memory:
-    they are never replayed side by side.
+    they are never replayed side by side. When all of them are gone the next one gets a new pool:
+    torch refuses one that nobody has.
     """
 
     def __init__(self, index: int = 0) -> None:
@@ -83,7 +85,8 @@ class CudaDevice:
             stream = torch.cuda.Stream(self._device)
             stream.wait_stream(torch.cuda.default_stream())  # for what is there already
             torch.cuda.set_stream(stream)
-        self._pool = torch.cuda.graph_pool_handle()
+        self._pool: object = None
+        self._graphs: WeakSet[Replayable] = WeakSet()
 
     @property
     def torch_device(self) -> torch.device:
@@ -115,6 +118,8 @@ class CudaDevice:
         """See DeviceLayer."""
         work()  # kernels are compiled and workspaces made, neither of which can be recorded
         graph: Replayable = torch.cuda.CUDAGraph()
+        if not self._graphs:
+            self._pool = torch.cuda.graph_pool_handle()
         try:
             # Other threads may call CUDA meanwhile: only this one must do nothing that waits.
             with torch.cuda.graph(
@@ -126,6 +131,7 @@ class CudaDevice:
                 work()
         except Exception as error:
             raise CaptureFailed(told_cause(error)) from error
+        self._graphs.add(graph)
         return graph
 
     def step(self) -> AbstractContextManager[object]:

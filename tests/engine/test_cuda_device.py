@@ -2,6 +2,7 @@
 
 import re
 from pathlib import Path
+from weakref import WeakKeyDictionary
 
 import pytest
 import torch
@@ -26,11 +27,18 @@ CALLED = (
 )
 
 
+class FakeGraph:
+    """A graph that is known by itself, as torch's are."""
+
+
 class FakeCuda:
-    """Stands for torch.cuda; notes calls in their order."""
+    """Stands for torch.cuda; notes calls in their order. Pools are refused when nobody has them."""
 
     def __init__(self, monkeypatch, *, ends_badly=False):
         self.calls = []
+        self.num_pools = 0
+        self.pools = WeakKeyDictionary()
+        self.used = set()
         self.streams = {"default": "default", "current": "default"}
         self.ends_badly = ends_badly
         for name in CALLED:
@@ -58,13 +66,18 @@ class FakeCuda:
         self.streams["current"] = stream
 
     def graph_pool_handle(self):
-        return (0, 7)
+        self.num_pools += 1
+        return (0, self.num_pools)
 
     def CUDAGraph(self):
-        return "a graph"
+        return FakeGraph()
 
     def graph(self, graph, *, pool, stream, capture_error_mode):
-        assert (graph, pool, stream) == ("a graph", (0, 7), self.streams["current"])
+        assert stream == self.streams["current"]
+        is_new = pool == (0, self.num_pools) and pool not in self.used
+        assert pool in self.pools.values() or is_new, "use_count > 0 INTERNAL ASSERT FAILED"
+        self.pools[graph] = pool
+        self.used.add(pool)
         self.calls.append(("graph", capture_error_mode))
         fake = self
 
@@ -120,8 +133,20 @@ def test_work_is_done_before_it_is_recorded_and_again_while_it_is(monkeypatch):
     cuda = FakeCuda(monkeypatch)
     device, done = CudaDevice(), []
     graph = device.capture(lambda: done.append(len(cuda.calls)))
-    assert graph == "a graph"
+    assert isinstance(graph, FakeGraph)
     assert done == [2, 3] and cuda.calls[2] == ("graph", "thread_local")
+
+
+def test_graphs_share_one_pool_and_behind_the_last_of_them_is_a_new_one(monkeypatch):
+    cuda = FakeCuda(monkeypatch)
+    device = CudaDevice()
+    first, second = (device.capture(lambda: None) for _ in range(2))
+    assert cuda.pools[first] == cuda.pools[second] == (0, 1)
+    del first
+    third = device.capture(lambda: None)
+    assert cuda.pools[third] == (0, 1)
+    del second, third
+    assert cuda.pools[device.capture(lambda: None)] == (0, 2)
 
 
 def test_what_breaks_a_recording_first_is_told_with_its_place(monkeypatch):
