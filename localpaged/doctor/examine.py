@@ -71,7 +71,10 @@ class _Examination:
         )
         yield "packages", self._all(("torch import", lambda: torch), ("packages", self._packages))
         yield "processor", self._all(("processor", self._processor))
-        yield "GPU and kernels", self._all(("GPU", self._gpu), ("computes on", self._kernels))
+        yield (
+            "GPU and kernels",
+            self._all(("GPU", self._gpu), ("computes on", self._kernels), ("step", self._step)),
+        )
         yield (
             "models",
             self._all(("models", self._models), ("model", self._model), ("fits", self._fits)),
@@ -160,6 +163,13 @@ class _Examination:
 
         settings = self._choices.settings()
         return kernel_facts(self._nvidia, self._build or TorchBuild(), settings)
+
+    def _step(self) -> Iterable[Fact]:
+        if self._build is None:
+            return [_unknown("step")]
+        from localpaged.doctor.processor_step import step_facts
+
+        return step_facts(self._choices.settings(), self._build)
 
     def _room(self) -> Room:
         """Return the memory where models are computed. Raises ConfigError where they cannot be."""

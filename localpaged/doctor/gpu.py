@@ -181,6 +181,8 @@ def _attention(device: Device) -> Fact:
     implementation = implementation_on(device.name)
     where = "a card" if device.is_cuda else "the processor"
     text = f"{_IMPLEMENTATIONS[implementation]}, because models are computed on {where}"
+    if not device.is_cuda:
+        text += "; compiled steps have their own"
     return Fact("attention", text, numbers={"implementation": implementation})
 
 

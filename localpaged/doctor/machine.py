@@ -29,7 +29,6 @@ ABILITIES = {
     "bfloat16": ("avx512_bf16", "bf16"),
     "AMX": ("amx_bf16", "amx_int8"),
 }
-_BFLOAT16 = ("amx_bf16", "avx512_bf16", "bf16")
 _LIMITS = (
     (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory.current")),
     (
@@ -103,7 +102,8 @@ def format_facts(
     opened: OpenedModel, settings: Settings, build: TorchBuild, room: Room
 ) -> Iterator[Fact]:
     """Tell in which numbers a model would be computed, and why."""
-    from localpaged.fitting.formats import choose_formats
+    from localpaged.engine.eight_bit import has_team_steps, team_instruction
+    from localpaged.fitting.formats import FAST_BFLOAT16, choose_formats
 
     formats = choose_formats(opened.config, settings, room)
     kv = str(formats.kv).removeprefix("torch.")
@@ -114,12 +114,13 @@ def format_facts(
             why += ", with what the processor has"
     elif room.device.is_cuda:
         why = "the card multiplies bfloat16 fastest"
-    elif any(build.cpu.get(name) for name in _BFLOAT16):
-        why = "the processor multiplies bfloat16"
-        if not formats.has_eight_bit:
-            why += ", and this model's shape does not allow 8 bits"
+    elif formats.has_eight_bit:
+        why = f"the processor has {team_instruction()}"
     else:
-        why = "the processor does not multiply bfloat16 itself"
+        is_fast = any(build.cpu.get(name) for name in FAST_BFLOAT16)
+        why = f"the processor {'multiplies' if is_fast else 'does not multiply'} bfloat16"
+        if has_team_steps():
+            why += ", and this model's widths do not allow 8 bits"
     text = f"{formats.name} for weights, {kv} for KV: {why}"
     yield Fact("number format", text, numbers=numbers)
 
