@@ -30,8 +30,9 @@ def open_log(path: Path) -> int:
     paths.ensure_private_dir(path.parent)
     if path.exists() and path.stat().st_size > MAX_LOG_BYTES:
         path.replace(path.with_suffix(".old.log"))
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-    os.fchmod(descriptor, 0o600)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+    descriptor = os.open(path, flags, paths.PRIVATE_FILE_MODE)
+    os.fchmod(descriptor, paths.PRIVATE_FILE_MODE)
     return descriptor
 
 

@@ -17,6 +17,8 @@ from localpaged.errors import ConfigError
 
 APP = "localpaged"
 HOME_VARIABLE = "LOCALPAGED_HOME"
+PRIVATE_FILE_MODE = 0o600
+"""Of files of our own: they are read and written by their owner alone."""
 
 
 def data_dir() -> Path:

@@ -79,7 +79,7 @@ class KVFolder:
             raise NoSpace(f"less than {MIN_FREE_BYTES >> 20} MiB would be left of the disk")
         temporary = self.path / f"{os.getpid()}-{next(_numbers)}{TEMPORARY}"
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
-        descriptor = os.open(temporary, flags, 0o600)
+        descriptor = os.open(temporary, flags, paths.PRIVATE_FILE_MODE)
         try:
             with os.fdopen(descriptor, "wb", buffering=0) as file:
                 for piece in encode(segment, self.identity):

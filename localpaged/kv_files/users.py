@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from localpaged import paths
+from localpaged.atomic_file import write_atomically
 from localpaged.kv_files.names import SUFFIX
 
 log = logging.getLogger(__name__)
@@ -27,7 +28,7 @@ _MAX_BYTES = 16 << 20
 
 def note(root: Path, chat_id: str, files: Iterable[Path]) -> None:
     """Note that a chat uses files below `root`, beside those that it used. Raises OSError."""
-    folder = paths.ensure_private_dir(root / CHATS)
+    paths.ensure_private_dir(root / CHATS)
     names = {f"{file.parent.name}/{file.name}" for file in files}
     with _locked(root):
         path = _path(root, chat_id)
@@ -35,12 +36,7 @@ def note(root: Path, chat_id: str, files: Iterable[Path]) -> None:
         if names <= known:
             return
         content = json.dumps({"chat": chat_id, "files": sorted(known | names)})
-        temporary = folder / f"{os.getpid()}.part"
-        temporary.unlink(missing_ok=True)
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-        with os.fdopen(os.open(temporary, flags, 0o600), "w") as file:
-            file.write(content)
-        temporary.replace(path)
+        write_atomically(path, content.encode(), is_synced=False)
 
 
 def forget(root: Path, chat_id: str) -> int:
@@ -105,7 +101,8 @@ def _is_ours(name: object) -> bool:
 
 @contextmanager
 def _locked(root: Path) -> Iterator[None]:
-    descriptor = os.open(root / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+    descriptor = os.open(root / _LOCK, flags, paths.PRIVATE_FILE_MODE)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield

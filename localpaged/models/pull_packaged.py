@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import IO
 
 from localpaged import paths
+from localpaged.atomic_file import put_in_place
 from localpaged.errors import BadModelFile, ModelError, ModelOffline
-from localpaged.models.atomic_file import put_in_place
 from localpaged.models.catalogue import PackagedModel
 from localpaged.models.disk_room import check_room, not_written
 from localpaged.models.progress import Progress

@@ -18,7 +18,7 @@ from pathlib import Path
 import tokenizers
 
 from localpaged import paths
-from localpaged.models.atomic_file import write_atomically
+from localpaged.atomic_file import write_atomically
 from localpaged.models.model_record import ModelRecord, record_from_json, record_to_json
 
 FORMAT = f"localpaged-model-1 tokenizers-{tokenizers.__version__}"

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from localpaged import paths
+from localpaged.atomic_file import write_atomically
 from localpaged.errors import ConfigError, ModelError, ModelNotFound
-from localpaged.models.atomic_file import write_atomically
 from localpaged.models.catalogue import DEFAULT_MODEL, PACKAGED_MODELS
 from localpaged.models.disk_room import not_written
 from localpaged.plain_text import visible

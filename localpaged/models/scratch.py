@@ -17,6 +17,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from localpaged.paths import PRIVATE_FILE_MODE
+
 PREFIX = ".pull-"
 
 _LOCK = "lock"
@@ -36,7 +38,8 @@ def scratch_folder(parent: Path) -> Iterator[Scratch]:
     """Yield a new folder in `parent`, remove it afterwards; first remove abandoned ones."""
     remove_abandoned(parent)
     folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=parent))
-    descriptor = os.open(folder / "lock.new", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+    descriptor = os.open(folder / "lock.new", flags, PRIVATE_FILE_MODE)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         # the lock gets its name only when it is held, so that nobody finds it free

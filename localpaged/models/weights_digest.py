@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from localpaged import paths
-from localpaged.models.atomic_file import write_atomically
+from localpaged.atomic_file import write_atomically
 from localpaged.models.tensor_files import SourceFile
 
 log = logging.getLogger(__name__)

@@ -35,7 +35,7 @@ def listen(pid: int) -> tuple[socket.socket, Path]:
     try:
         with _address(unnamed) as address:
             listener.bind(address)
-        unnamed.chmod(0o600)
+        unnamed.chmod(paths.PRIVATE_FILE_MODE)
         listener.listen(_BACKLOG)
         path = _free_name(folder, pid)
         unnamed.rename(path)

@@ -10,7 +10,6 @@ from localpaged import paths
 from localpaged.errors import StoreError
 from localpaged.store.failures import no_file, read_only
 
-PRIVATE = 0o600
 SIDE_FILES = ("-wal", "-shm", "-journal")
 
 
@@ -40,7 +39,8 @@ def prepare_files(path: Path) -> Path:
 def create_private(path: Path) -> None:
     """Make an empty file that only its owner reads; an existing one is left as it is."""
     try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, PRIVATE)
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        descriptor = os.open(path, flags, paths.PRIVATE_FILE_MODE)
     except FileExistsError:
         return
     os.close(descriptor)
@@ -71,4 +71,4 @@ def _repair(path: Path) -> None:
     except FileNotFoundError:
         return
     if stat.S_IMODE(status.st_mode) & 0o077 and status.st_uid == os.geteuid():
-        path.chmod(PRIVATE)
+        path.chmod(paths.PRIVATE_FILE_MODE)

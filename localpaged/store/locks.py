@@ -76,4 +76,4 @@ def is_held(lock_file: Path) -> bool:
 
 
 def _open(lock_file: Path) -> int:
-    return os.open(lock_file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    return os.open(lock_file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, paths.PRIVATE_FILE_MODE)

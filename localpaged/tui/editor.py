@@ -21,7 +21,6 @@ VARIABLES = ("VISUAL", "EDITOR")
 # what there is on most machines, the friendlier one first
 USUAL_EDITORS = ("nano", "vi")
 MAX_BYTES = 1 << 24
-PRIVATE = 0o600
 _SET_IT = "Set EDITOR to a program that edits the file it is given and waits."
 
 
@@ -75,7 +74,8 @@ def _edited(command: list[str], text: str) -> str:
     with tempfile.TemporaryDirectory(prefix="edit-", dir=folder) as private:
         path = Path(private) / "message.md"
         before = text.encode("utf-8", "replace")
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, PRIVATE)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        descriptor = os.open(path, flags, paths.PRIVATE_FILE_MODE)
         with os.fdopen(descriptor, "wb") as file:
             file.write(before)
         _run(command, path)

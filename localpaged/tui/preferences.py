@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 
 from localpaged import paths
+from localpaged.atomic_file import write_atomically
 
-PRIVATE = 0o600
 MAX_BYTES = 4_096
 
 
@@ -52,12 +51,5 @@ def _save(name: str, value: str | bool) -> None:
     path = preferences_file()
     choices = {**_saved(), name: value}
     paths.ensure_private_dir(path.parent)
-    # a file of another name takes the place of the old one whole, or not at all
-    written = path.with_name(f"{path.name}.{os.getpid()}")
-    try:
-        descriptor = os.open(written, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, PRIVATE)
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            json.dump(choices, file)
-        written.replace(path)
-    finally:
-        written.unlink(missing_ok=True)
+    # the screen does not wait for the disk, and a look that a power cut takes away is no loss
+    write_atomically(path, json.dumps(choices).encode(), is_synced=False)

@@ -15,9 +15,9 @@ from localpaged.chat.portable.bundle import TextSink
 from localpaged.chat.portable.json_chats import write_json
 from localpaged.chat.portable.markdown_chat import write_markdown
 from localpaged.errors import BadChatFile
+from localpaged.paths import PRIVATE_FILE_MODE
 from localpaged.store.store import Store
 
-PRIVATE = 0o600
 NAME_CHARS = 60
 _NOT_IN_NAMES = re.compile(r"[^\w-]+")
 
@@ -87,7 +87,8 @@ def _new_file(path: Path, *, force: bool) -> Iterator[TextIO]:
     if not force and (path.exists() or path.is_symlink()):
         raise FileExistsError
     part = path.with_name(f"{path.name}.{os.getpid()}.part")
-    descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, PRIVATE)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+    descriptor = os.open(part, flags, PRIVATE_FILE_MODE)
     try:
         with os.fdopen(descriptor, "w", encoding="utf-8", newline="") as file:
             yield file

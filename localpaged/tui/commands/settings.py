@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import os
+import stat
 from pathlib import Path
 
 from textual.app import SuspendNotSupported
 
 from localpaged import paths
+from localpaged.atomic_file import write_atomically
 from localpaged.config_file import MAX_BYTES, ConfigFile, read_config
 from localpaged.errors import ChatError, ConfigError, LocalPagedError
 from localpaged.plain_text import visible
@@ -15,7 +16,6 @@ from localpaged.tui.commands.base import CommandGroup
 from localpaged.tui.editor import edited
 from localpaged.tui.screens.settings import SettingsScreen
 
-PRIVATE = 0o600
 FIRST_LINES = (
     "# localpaged reads this file when it starts. F2 in the chat and `localpaged config` list\n"
     "# what can be set, `localpaged config --template` with its meaning.\n"
@@ -85,12 +85,5 @@ def _write(path: Path, text: str) -> None:
     paths.ensure_private_dir(path.parent)
     # a link to a file elsewhere stays one
     target = path.resolve()
-    written = target.with_name(f"{target.name}.{os.getpid()}")
-    try:
-        mode = target.stat().st_mode & 0o777 if target.exists() else PRIVATE
-        descriptor = os.open(written, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
-        with os.fdopen(descriptor, "w", encoding="utf-8", errors="replace", newline="") as file:
-            file.write(text)
-        written.replace(target)
-    finally:
-        written.unlink(missing_ok=True)
+    mode = stat.S_IMODE(target.stat().st_mode) if target.exists() else paths.PRIVATE_FILE_MODE
+    write_atomically(target, text.encode("utf-8", "replace"), mode=mode, is_synced=False)
