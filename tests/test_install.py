@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import subprocess
+import tomllib
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
 ROOT = Path(__file__).parents[1]
 PYTHON = """#!/bin/sh
@@ -87,3 +89,14 @@ def test_steps_that_cannot_be_compiled_are_a_note(install, tmp_path):
     done, _ = install(has="cpu")
     assert done.returncode == 0
     assert done.stderr.startswith("Steps could not be compiled for this processor")
+
+
+def test_every_package_that_is_needed_has_one_version_within_its_range():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    lines = (ROOT / "constraints.txt").read_text().splitlines()
+    pins = [Requirement(line) for line in lines if not line.startswith("#")]
+    versions = {pin.name: str(pin.specifier).removeprefix("==") for pin in pins}
+    assert len(versions) == len(pins) and all(version[0].isdigit() for version in versions.values())
+    needed = [Requirement(text) for text in project["dependencies"]]
+    assert {need.name for need in needed} == versions.keys() - {"llvmlite"}
+    assert [need for need in needed if versions[need.name] not in need.specifier] == []
