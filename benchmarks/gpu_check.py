@@ -1,6 +1,6 @@
 """Proves localpaged on an NVIDIA GPU in under four minutes: correctness first, then speed.
 
-    python benchmarks/gpu_check.py [--out FILE.json] [--only NAME ...]
+    python benchmarks/gpu_check.py [--out FILE.json] [--only NAME ...] [--commit HASH]
     python benchmarks/gpu_check.py --rehearse      the same code, tiny, on a CPU; measures nothing
 
 No network and no model file: weights are random, shapes those of Qwen3 8B, 4B and 0.6B. Each check
@@ -52,7 +52,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     run = partial(_run, is_rehearsal=options.rehearse, factor=factor)
     first = run(MACHINE, MACHINE.budget_s)
     machine = {**machine_facts.software(), "driver": machine_facts.driver(), **_machine(first)}
+    machine["commit"] = machine["commit"] or options.commit
+    path = options.out or _name(machine, is_rehearsal=options.rehearse)
     results = [first]
+
+    def write(*, is_whole: bool) -> str:
+        took_s = time.monotonic() - started_s
+        table = table_of(results, machine, is_rehearsal=options.rehearse)
+        report = report_of(
+            results, machine, is_rehearsal=options.rehearse, took_s=took_s, is_whole=is_whole
+        )
+        _write(report, table, path)
+        return table
+
     is_usable = not faults_of(results)
     if is_usable:
         for result in run_all(
@@ -64,11 +76,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         ):
             print(f"{result.check.title}: {result.outcome}, {result.took_s:.0f} s", file=sys.stderr)
             results.append(result)
-    took_s = time.monotonic() - started_s
-    table = table_of(results, machine, is_rehearsal=options.rehearse)
-    print(table)
-    report = report_of(results, machine, is_rehearsal=options.rehearse, took_s=took_s)
-    _write(report, table, options.out or _name(machine, is_rehearsal=options.rehearse))
+            write(is_whole=False)  # whoever ends this script keeps what it has found out
+    print(write(is_whole=True))
+    if path is not None:
+        print(f"\nwritten to {path} and {path.with_suffix('.md').name}")
     _tell(results)
     return exit_status(results) if is_usable else EXIT_NO_GPU
 
@@ -82,6 +93,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--only", nargs="+", choices=names, default=names, metavar="NAME",
                         help=f"run only these: {', '.join(names)}")  # fmt: skip
     parser.add_argument("--out", type=Path, help="where the JSON goes; else benchmarks/results/")
+    parser.add_argument("--commit", help="what is run, where git does not tell")
     return parser.parse_args(arguments)
 
 
@@ -102,13 +114,17 @@ def _name(machine: Mapping[str, Any], *, is_rehearsal: bool) -> Path | None:
 
 
 def _write(report: Mapping[str, Any], table: str, path: Path | None) -> None:
-    """Write the JSON and, beside it, the table."""
+    """Write the JSON and, beside it, the table, in the place of what was written before."""
     if path is None:
         return
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(report, indent=2, allow_nan=False) + "\n")
-    path.with_suffix(".md").write_text(table + "\n")
-    print(f"\nwritten to {path} and {path.with_suffix('.md').name}")
+    for place, text in (
+        (path, json.dumps(report, indent=2, allow_nan=False)),
+        (path.with_suffix(".md"), table),
+    ):
+        unfinished = place.with_name(place.name + ".part")
+        unfinished.write_text(text + "\n")
+        unfinished.replace(place)
 
 
 def _tell(results: Sequence[Result]) -> None:

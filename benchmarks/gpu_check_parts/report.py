@@ -19,15 +19,24 @@ REHEARSED = (
 
 
 def report_of(
-    results: Sequence[Result], machine: Mapping[str, Any], *, is_rehearsal: bool, took_s: float
+    results: Sequence[Result],
+    machine: Mapping[str, Any],
+    *,
+    is_rehearsal: bool,
+    took_s: float,
+    is_whole: bool = True,
 ) -> dict[str, Any]:
-    """Return everything as plain values, in a form that `FORMAT` numbers."""
+    """Return everything as plain values, in a form that `FORMAT` numbers.
+
+    Without `is_whole` more checks were to come.
+    """
     return {
         "format": FORMAT,
         "kind": "rehearsal" if is_rehearsal else "measurement",
         "label": REHEARSED if is_rehearsal else MEASURED,
         "when": datetime.now(UTC).isoformat(timespec="seconds"),
         "took_s": round(took_s, 1),
+        "is_whole": is_whole,
         "exit_status": exit_status(results),
         "machine": dict(machine),
         "checks": [_check(result) for result in results],

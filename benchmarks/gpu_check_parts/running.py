@@ -136,7 +136,16 @@ def _ended(status: int) -> str:
     return f"ended by signal {-status}" if status < 0 else f"ended with exit status {status}"
 
 
+def _share_processors(shards: int) -> None:
+    """Have torch compute references with this process's share of the processors, not with all."""
+    import torch
+
+    torch.set_num_threads(max((os.cpu_count() or 1) // shards, 1))
+
+
 def _child(check: Check, conditions: Conditions, sender: Connection) -> None:
+    if conditions.shards > 1:
+        _share_processors(conditions.shards)
     for entry in entries_of(check, conditions):
         sender.send(entry)
     sender.close()

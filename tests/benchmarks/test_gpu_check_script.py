@@ -39,6 +39,7 @@ def test_a_run_is_kept_under_the_names_of_card_and_commit(played, tmp_path, caps
     (path,) = tmp_path.glob("*.json")
     report = json.loads(path.read_text())
     assert report["machine"]["card"] == "NVIDIA GeForce RTX 4090"
+    assert report["is_whole"] is True
     assert path.name == f"gpu-nvidia-geforce-rtx-4090-{report['machine']['commit'][:7]}.json"
     assert [check["name"] for check in report["checks"]] == ["machine", *(c.name for c in CHECKS)]
     assert report["checks"][1]["clocks"]["after"]["clocks.sm"] == "2520 MHz"
@@ -73,6 +74,36 @@ def test_a_card_that_cannot_be_used_ends_it_before_the_first_check(played, capsy
     played["machine"] = [CARD, Fault("GPU", "it is too old")]
     assert gpu_check.main([]) == 4
     assert "it is too old" in capsys.readouterr().out
+
+
+def test_what_was_found_out_is_kept_when_the_script_is_ended(played, monkeypatch, tmp_path):
+    played["kernels"] = [Fault("it", "broke")]
+    checks_run = []
+
+    def run_apart(check, *, budget_s, is_rehearsal):
+        checks_run.append(check.name)
+        if check.name == "speed":
+            raise KeyboardInterrupt
+        return result_of(check, played.get(check.name, []), took_s=1.0, budget_s=budget_s)
+
+    monkeypatch.setattr(gpu_check, "run_apart", run_apart)
+    with pytest.raises(KeyboardInterrupt):
+        gpu_check.main([])
+    (path,) = tmp_path.glob("*.json")
+    report = json.loads(path.read_text())
+    assert report["is_whole"] is False
+    assert [check["name"] for check in report["checks"]] == checks_run[:-1]
+    assert report["checks"][1]["faults"] == [{"what": "it", "why": "broke"}]
+    assert "broke" in path.with_suffix(".md").read_text()
+    assert not list(tmp_path.glob("*.part"))
+
+
+def test_a_copy_without_its_history_is_told_its_commit(played, monkeypatch, tmp_path):
+    monkeypatch.setattr(gpu_check.machine_facts, "software", lambda: {"commit": None})
+    assert gpu_check.main(["--commit", "abcdef0123"]) == 0
+    (path,) = tmp_path.glob("*.json")
+    assert path.name == "gpu-nvidia-geforce-rtx-4090-abcdef0.json"
+    assert json.loads(path.read_text())["machine"]["commit"] == "abcdef0123"
 
 
 class PlayedEngine:
