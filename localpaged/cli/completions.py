@@ -10,7 +10,7 @@ VARIABLE = "_LOCALPAGED_COMPLETE"
 
 
 @click.command()
-@click.argument("shell", type=click.Choice(SHELLS))
+@click.argument("shell", type=click.Choice(SHELLS), metavar="SHELL")
 @click.pass_context
 def completions(ctx: click.Context, /, shell: str) -> None:
     """Print a script that completes commands, options, models and chats in SHELL.

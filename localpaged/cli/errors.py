@@ -53,7 +53,10 @@ def _told(error: Exception) -> int:
             return _aborted(error)
         case click.UsageError():
             command = error.ctx.command_path if error.ctx is not None else "localpaged"
-            tell(error.format_message(), hint=f"`{command} --help` tells what is possible.")
+            # Click lists choices in lines of their own, without a full stop
+            sentence = " ".join(error.format_message().split())
+            sentence += "" if sentence.endswith((".", "?")) else "."
+            tell(sentence, hint=f"`{command} --help` tells what is possible.")
             return error.exit_code
         case click.ClickException():
             tell(error.format_message())

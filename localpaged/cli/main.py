@@ -63,6 +63,20 @@ class Program(click.Group):
         self.commands.update({name: _load(name) for name in COMMANDS})
         return None
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the command, its name and its arguments; a group's command is no stranger."""
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            groups = [group for group in self.commands.values() if isinstance(group, click.Group)]
+            there = [f"{group.name} {args[0]}" for group in groups if args[0] in group.commands]
+            if not there:
+                raise
+            meant = " or ".join(f"'{name}'" for name in there)
+            raise click.UsageError(f"{error.message} Did you mean {meant}?", ctx) from None
+
 
 def _load(name: str) -> click.Command:
     module, _, attribute = COMMANDS[name].partition(":")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from localpaged.errors import ConfigError
+from localpaged.errors import ConfigError, ModelNotFound
 from localpaged.models.catalogue import PACKAGED_MODELS
 from localpaged.models.open_model import model_record
 from localpaged.models.progress import Progress
@@ -21,6 +21,7 @@ from localpaged.models.registry import (
 )
 
 FETCHING = "Fetching from Hugging Face"
+SOURCES = "pull takes a GGUF file, a safetensors folder, or org/name from Hugging Face."
 
 
 def pull_model(source: str, *, name: str | None = None, on_progress: Progress) -> ModelEntry:
@@ -47,6 +48,7 @@ def pull_model(source: str, *, name: str | None = None, on_progress: Progress) -
         stem = Path(source).stem if source.endswith(".gguf") else source.split("/")[1]
         entry = add_entry(name or name_for(stem), path, origin=source)
     else:
-        raise not_found(source, (entry.name for entry in list_entries()))
+        error = not_found(source, (entry.name for entry in list_entries()))
+        raise ModelNotFound(error.message, hint=SOURCES)
     model_record(entry.path)
     return entry

@@ -54,6 +54,9 @@ def test_a_value_out_of_range_names_its_field(option, value, field):
         (["chta"], "chat"),
         (["models", "lst"], "list"),
         (["ask", "--json", "--seed"], "--seed"),
+        (["pull", "org/name"], "No such command 'pull'. Did you mean 'models pull'?"),
+        (["list"], "Did you mean 'history list' or 'models list'?"),
+        (["completions"], "'SHELL'. Choose from: bash, zsh, fish."),
     ],
 )
 def test_what_is_written_wrong_is_named_with_the_nearest_that_exists(arguments, part):

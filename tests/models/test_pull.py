@@ -79,8 +79,9 @@ def test_a_source_that_is_nothing_is_not_found(
     source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(ModelNotFound):
+    with pytest.raises(ModelNotFound) as refused:
         pull(source)
+    assert "org/name from Hugging Face" in refused.value.hint
 
 
 @pytest.mark.parametrize("name", ["../evil", "", "x\x1b"])
