@@ -12,7 +12,7 @@ from localpaged.cli.sampling import Temperatures, all_of, stop_loops_option
 from localpaged.cli.text import TEXT
 
 
-@click.command()
+@click.command(short_help="Answer one PROMPT several times, side by side.")
 @click.argument("prompt", nargs=-1, type=TEXT)
 @click.option(
     *("--model", "-m", "models"),

@@ -134,7 +134,7 @@ def search(text: tuple[str, ...], scope: str, is_json: bool) -> None:
         click.echo(f"{result.num_unindexed:,} older messages are not indexed yet.", err=True)
 
 
-@history.command()
+@history.command(short_help="Print a conversation.")
 @click.argument("chat", shell_complete=complete_chats)
 @as_json
 def show(chat: str, is_json: bool) -> None:

@@ -104,7 +104,7 @@ def list_models(as_json: bool) -> None:
             click.echo(f"{visible(line.name)}: {line.problem}", err=True)
 
 
-@models.command()
+@models.command(short_help="Describe a model; the default one if none is named.")
 @click.argument("model", required=False, shell_complete=complete_models)
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object.")
 def info(model: str | None, as_json: bool) -> None:

@@ -25,7 +25,7 @@ class Interval(click.FloatRange):
         return seconds
 
 
-@click.command()
+@click.command(short_help="Show memory, speed and chats of what runs.")
 @click.option("--once", "-1", "is_once", is_flag=True, help="Print text, and end.")
 @click.option("--json", "is_json", is_flag=True, help="Print one JSON object instead of text.")
 @click.option(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from localpaged.chat.portable.file_format import FileFormat
 from localpaged.cli.completing import complete_chats
 from localpaged.cli.stored import find_chat, open_store, print_json, scope_of
 from localpaged.plain_text import visible
@@ -17,12 +18,12 @@ from localpaged.plain_text import visible
 if TYPE_CHECKING:
     from localpaged.chat.portable.report import Imported, ImportProgress
 
-FORMATS = ("md", "json")
+FORMATS = tuple(FileFormat)
 NAME_CHARS = 40
 """What of a file's name fits a line beside how far it is read."""
 
 
-@click.command()
+@click.command(short_help="Write chats to Markdown or JSON.")
 @click.argument("chats", nargs=-1, metavar="[CHAT]...", shell_complete=complete_chats)
 @click.option("--all", "is_all", is_flag=True, help="Every chat that is not deleted; as JSON.")
 @click.option("--format", "kind", type=click.Choice(FORMATS), help="By default by the file's name.")
@@ -42,8 +43,8 @@ def export(
             store.chats(scope_of("all")) if is_all else [find_chat(store, chat) for chat in chats]
         )
         ids = [chat.id for chat in found]
-        format_ = exporting.ChatFormat(kind or _kind_of(output, len(ids), is_all=is_all))
-        if format_ is exporting.ChatFormat.MARKDOWN and len(ids) != 1:
+        format_ = FileFormat(kind or _kind_of(output, len(ids), is_all=is_all))
+        if format_ is FileFormat.MARKDOWN and len(ids) != 1:
             raise ConfigError(
                 f"Markdown holds one chat, not {len(ids)}.", hint="Use --format json."
             )
@@ -54,7 +55,7 @@ def export(
             click.echo(f"Wrote {_chats(len(ids))} to {visible(str(path))}.", err=True)
 
 
-@click.command("import")
+@click.command("import", short_help="Add chats from files, ChatGPT's too.")
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
 @click.option("--json", "is_json", is_flag=True, help="Print a JSON object.")
 def import_chats(files: tuple[str, ...], is_json: bool) -> None:

@@ -68,6 +68,13 @@ def test_the_chat_needs_a_terminal_and_points_to_ask(arguments):
     assert_refused(call(*arguments), 2, "needs a terminal", "localpaged ask")
 
 
+@pytest.mark.parametrize("group", [[], ["models"], ["history"]])
+def test_no_line_of_the_list_of_commands_is_cut(group):
+    listed = call(*group, "--help").out.partition("Commands:")[2]
+    assert listed
+    assert "..." not in listed
+
+
 @pytest.mark.parametrize("option", ["-h", "--help"])
 def test_help_is_on_stdout(option):
     done = call(option)
