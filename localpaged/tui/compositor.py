@@ -6,7 +6,8 @@ times a second. Here a widget paints the rows that changed, and what lies behind
 
 Whoever asks Textual where a widget lies makes it arrange all of them, new ones included, when the
 screen was scrolled before. The layout after that finds nothing new, and a notice is never painted.
-So the map of the last layout is kept for the next one.
+So the map of the last layout is kept for the next one. What changes in between may be looked for
+where it does not lie, and is painted again with the layout.
 """
 
 from __future__ import annotations
@@ -26,13 +27,15 @@ Result = TypeVar("Result")
 class FrugalCompositor(Compositor):
     """UI thread only.
 
-    Invariant: `_laid_out` is the map of the last layout while another one has taken its place.
-    `_due` has the regions that a partial update paints, and is None outside of one.
+    Invariant: `_laid_out` is the map of the last layout while another one has taken its place, and
+    `_misplaced` has what was to be painted since then. `_due` has the regions that a partial update
+    paints, and is None outside of one.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self._laid_out: CompositorMap | None = None
+        self._misplaced: set[Widget] = set()
         self._due: list[Region] | None = None
 
     @property
@@ -46,12 +49,24 @@ class FrugalCompositor(Compositor):
         """Lay out, and compare with the layout before."""
         if self._laid_out is not None:
             self._full_map, self._laid_out = self._laid_out, None
-        return super().reflow(parent, size)
+        result = super().reflow(parent, size)
+        for widget in self.visible_widgets.keys() & self._misplaced:
+            region, clip = self.visible_widgets[widget]
+            self._dirty_regions.add(region.intersection(clip))
+        self._misplaced.clear()
+        return result
+
+    def update_widgets(self, widgets: set[Widget]) -> None:
+        """Have widgets painted anew; before a layout that is due, once more with it."""
+        super().update_widgets(widgets)
+        if self._laid_out is not None:
+            self._misplaced |= widgets
 
     def clear(self) -> None:
         """Forget all widgets: the screen is closed."""
         super().clear()
         self._laid_out = None
+        self._misplaced.clear()
 
     def render_partial_update(self) -> ChopsUpdate | None:
         """Paint what changed since the last picture; None where nothing did."""

@@ -85,3 +85,25 @@ async def test_a_part_that_is_asked_for_before_it_is_laid_out_is_new(screen, is_
             await rows.mount(new, before=0)
             assert new in compositor.full_map
             assert (new in compositor.reflow(shown, shown.size).shown) is is_known_new
+
+
+@pytest.mark.parametrize(("screen", "is_painted"), [(Screen, False), (OwnScreen, True)])
+async def test_a_part_that_changes_while_another_one_stands_in_its_place_for_now_is_painted(
+    screen, is_painted
+):
+    """A notice or a list is as large as it likes until it is styled; nobody ever sees it so."""
+    async with _Rows(screen).run_test() as pilot:
+        shown = pilot.app.screen
+        compositor = shown._compositor
+        rows = shown.query_one(VerticalScroll)
+        row = rows.query(Static).first()
+        compositor.reflow_visible(shown, shown.size)
+        with pilot.app.batch_update():
+            await rows.mount(tall := Static("tall\n" * 99), before=0)
+            assert row in compositor.full_map
+            row.refresh()
+            compositor._dirty_regions.clear()
+            compositor.update_widgets({row})
+            tall.display = False
+            compositor.reflow(shown, shown.size)
+            assert (Region(0, 0, *row.size) in compositor._dirty_regions) is is_painted
