@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from localpaged.engine.inspection import Inspection, PinView, TreeNode
+from localpaged.engine.inspection import Inspection, PinView
 from localpaged.engine.params import BLOCK_SIZE_TOKENS
 from localpaged.tui.figures import grouped
 from localpaged.tui.memory.headlines import blocks_and_bytes, counted_blocks
+from localpaged.tui.memory.loss import Loss, loss_text
 from localpaged.tui.memory.tree_rows import TreeRow
+from localpaged.tui.screens.confirm import ConfirmScreen
 from localpaged.tui.screens.picker import Choice, PickerScreen
 
 if TYPE_CHECKING:
@@ -34,8 +36,8 @@ class MemoryDeeds:
             told = self._tell_unpinned if number == 0 else lambda view: None
             self._app.awaited.when_done(self._memory.unpin(key, model), told, self._app.tell_error)
 
-    def evict(self, node: TreeNode, offset: int, seen: Inspection, model: str) -> None:
-        """Evict what nobody uses of a branch, from its block `offset` on, and of all below it."""
+    def evict(self, loss: Loss, seen: Inspection, *, model: str) -> None:
+        """Evict what nobody uses of a branch and of all below it; asks when others lie below."""
 
         def told(count: int) -> None:
             if count:
@@ -44,8 +46,16 @@ class MemoryDeeds:
                 self._app.tell("Nothing to evict: what is in use or pinned stays.")
             self._done()
 
-        evicted = self._memory.evict(node.id, offset, model)
-        self._app.awaited.when_done(evicted, told, self._app.tell_error)
+        def answered(is_yes: bool | None) -> None:
+            if is_yes:
+                evicted = self._memory.evict(loss.node_id, loss.offset, model)
+                self._app.awaited.when_done(evicted, told, self._app.tell_error)
+
+        if not loss.below_blocks:
+            answered(True)
+            return
+        question, detail = "Evict this branch and all below it?", loss_text(loss, seen)
+        self._app.push_screen(ConfirmScreen(question, detail, yes="Evict", no="Keep"), answered)
 
     def choose_chat(
         self,

@@ -21,6 +21,7 @@ from localpaged.tui.memory.details import block_lines, branch_lines, group_line
 from localpaged.tui.memory.headlines import head_runs, total_runs
 from localpaged.tui.memory.hints import hint_runs, nothing_runs, tab_runs
 from localpaged.tui.memory.look import MemoryLook
+from localpaged.tui.memory.loss import loss_of
 from localpaged.tui.memory.palette import palette_of
 from localpaged.tui.memory.tree_lines import signs_of
 from localpaged.tui.memory.tree_rows import TreeRow
@@ -227,7 +228,10 @@ class BlocksScreen(OwnScreen[str | None]):
             self._deeds.pin_or_unpin(row, self.look.model)
 
     def action_evict(self) -> None:
-        """Give up what nobody uses of the branch, or from the block at the cursor on."""
+        """Give up what nobody uses of the branch, or from the block at the cursor on.
+
+        Where other branches go on from it, which go, too, the user is asked first.
+        """
         row = self._chosen_row()
         if row is None:
             return
@@ -236,7 +240,8 @@ class BlocksScreen(OwnScreen[str | None]):
             place = self.look.seen.place(self.block_map.cursor)
             assert place is not None, "a block of a branch has a place"
             node, offset = place
-        self._deeds.evict(node, offset, self.look.seen, self.look.model)
+        loss = loss_of(self.look.seen, row, node=node, offset=offset)
+        self._deeds.evict(loss, self.look.seen, model=self.look.model)
 
     def action_go_to_chat(self) -> None:
         """Leave for the chat that the block or the branch is of."""
