@@ -19,6 +19,7 @@ LocalPagedError(message, hint)
 ├── ChatError              this chat or answer cannot do that now
 │   └── BadChatFile        a file of chats cannot be read or written
 ├── StatsError             a running program's stats cannot be read
+│   └── EngineGone         nobody listens there any more
 └── StoreError
     ├── DatabaseDamaged    not a database of ours, or corrupt
     ├── DatabaseTooNew     written by a newer localpaged
@@ -121,6 +122,13 @@ class BadChatFile(ChatError):
 
 class StatsError(LocalPagedError):
     """A running program's stats cannot be read."""
+
+
+class EngineGone(StatsError):
+    """Nobody listens there any more."""
+
+    def __init__(self) -> None:
+        super().__init__("The program has ended.")
 
 
 class StoreError(LocalPagedError):

@@ -12,7 +12,8 @@ from pathlib import Path
 from localpaged.chat.branches import BranchTree
 from localpaged.chat.errors import STOP_OR_WAIT
 from localpaged.chat.live import LiveTurns
-from localpaged.chat.portable.exporting import ChatFormat, export_to
+from localpaged.chat.portable.exporting import export_to
+from localpaged.chat.portable.file_format import FileFormat
 from localpaged.chat.portable.importing import import_file
 from localpaged.chat.portable.report import ImportProgress, ImportReport
 from localpaged.errors import ChatError
@@ -74,7 +75,7 @@ class ChatHistory:
 
         Raises BadChatFile and NotInHistory.
         """
-        return export_to(self.store, [chat_id], ChatFormat(kind), path)
+        return export_to(self.store, [chat_id], FileFormat(kind), path)
 
     def import_file(
         self,

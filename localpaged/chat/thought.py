@@ -200,9 +200,7 @@ class ThoughtReader:
         mark = self._marks.end
         at = self._held.find(mark)
         if at < 0:
-            yield from self._told(
-                TextPart.THOUGHT, len(self._held) - _num_suspect(self._held, mark)
-            )
+            yield from self._told(TextPart.THOUGHT, len(self._held) - num_suspect(self._held, mark))
             return
         yield from self._told(TextPart.THOUGHT, at)
         end = self._position
@@ -267,7 +265,7 @@ def opens_thought(model: ChatModel, prompt_ids: Sequence[int]) -> bool:
     return model.reasoning is not None and tail.endswith(model.reasoning.begin)
 
 
-def _num_suspect(text: str, mark: str) -> int:
+def num_suspect(text: str, mark: str) -> int:
     """How many characters at the end of `text` may be the beginning of `mark`."""
     longest = min(len(text), len(mark) - 1)
     return next((n for n in range(longest, 0, -1) if text.endswith(mark[:n])), 0)

@@ -14,7 +14,7 @@ from localpaged.chat.cache_report import CacheCause, CacheReport
 from localpaged.chat.events import TurnEnded
 from localpaged.chat.thought import TextPart
 from localpaged.chat.token_chances import TokenChance
-from localpaged.errors import LocalPagedError
+from localpaged.cli.errors import error_values
 from localpaged.plain_text import visible
 from localpaged.store.rows import Turn, TurnStatus
 from localpaged.tui.terminal import can_place_cursor
@@ -203,7 +203,7 @@ class JsonAnswer:
             "seed": None if turn is None else turn.seed,
             "usage": None,
             "logprobs": _logprob_values(ended),
-            "error": None if error is None else _error_values(error),
+            "error": None if error is None else error_values(error),
         }
         if ended is not None and ended.finish_reason is not None:
             answer["finish_reason"] = ended.finish_reason.value
@@ -252,11 +252,3 @@ def _status(ended: TurnEnded | None, error: Exception | None) -> TurnStatus:
     if ended is not None:
         return ended.status
     return TurnStatus.STOPPED if error is None else TurnStatus.ERROR
-
-
-def _error_values(error: Exception) -> dict[str, Any]:
-    return {
-        "type": type(error).__name__,
-        "message": str(error),
-        "hint": error.hint if isinstance(error, LocalPagedError) else "",
-    }

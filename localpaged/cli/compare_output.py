@@ -17,7 +17,7 @@ from localpaged.chat.differences import first_difference
 from localpaged.chat.events import TurnEnded
 from localpaged.chat.thought import TextPart
 from localpaged.cli.answer import StatusLine
-from localpaged.errors import LocalPagedError
+from localpaged.cli.errors import error_values
 from localpaged.plain_text import visible
 from localpaged.store.rows import Turn, TurnStatus
 
@@ -145,7 +145,7 @@ class JsonOutput:
             "computed_tokens": sum(usage.new_tokens for usage in usages),
             "branches": [_branch_values(answer) for answer in answers],
             "first_differences": _differences(answers),
-            "error": None if error is None else _error_values(error),
+            "error": None if error is None else error_values(error),
         }
         # ASCII only: what acts on a terminal stays an escape, and any reader gets the exact text
         print(json.dumps(compared))
@@ -177,7 +177,7 @@ def _branch_values(answer: Compared) -> dict[str, Any]:
             "decode_tokens_per_s": round(usage.decode_tokens_per_s, 2),
         },
         "shared_blocks": answer.shared_blocks,
-        "error": None if ended is None or ended.error is None else _error_values(ended.error),
+        "error": None if ended is None or ended.error is None else error_values(ended.error),
     }
 
 
@@ -196,14 +196,6 @@ def _differences(answers: Sequence[Compared]) -> list[dict[str, Any]]:
             }
         )
     return values
-
-
-def _error_values(error: Exception) -> dict[str, Any]:
-    return {
-        "type": type(error).__name__,
-        "message": str(error),
-        "hint": error.hint if isinstance(error, LocalPagedError) else "",
-    }
 
 
 def _note(answer: Compared) -> str | None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from typing import Any
 
 import click
 
@@ -42,6 +43,15 @@ def tell(sentence: str, *, hint: str = "") -> None:
     except OSError:
         # stderr is full or gone, and there is nowhere else to tell it. The exit code remains.
         return
+
+
+def error_values(error: Exception) -> dict[str, Any]:
+    """Return an error as `--json` tells it."""
+    return {
+        "type": type(error).__name__,
+        "message": str(error),
+        "hint": error.hint if isinstance(error, LocalPagedError) else "",
+    }
 
 
 def _told(error: Exception) -> int:

@@ -17,9 +17,9 @@ from localpaged.cli.runs_text import runs_text
 from localpaged.cli.stats_look import Look
 from localpaged.cli.stats_text import facts_text, snapshot_text
 from localpaged.config_file import read_config
-from localpaged.errors import StatsError
+from localpaged.errors import EngineGone, StatsError
 from localpaged.stats.protocol import VERSION
-from localpaged.stats.reader import EngineGone, engine_sockets, open_engines
+from localpaged.stats.reader import engine_sockets, open_engines
 from localpaged.stats.schema import Snapshot, to_json
 
 NONE_RUNS_EXIT_CODE = 3

@@ -16,6 +16,7 @@ from localpaged.fitting.nearest import nearest, require_fit
 from localpaged.fitting.room import Room
 from localpaged.memory_plan import MemoryPlan, gib
 from localpaged.models.catalogue import PACKAGED_MODELS, PackagedModel
+from localpaged.models.gguf_file import MAGIC
 from localpaged.models.open_model import open_model
 from localpaged.models.opened_model import OpenedModel
 from localpaged.models.registry import ModelEntry, find_model, list_entries
@@ -24,7 +25,6 @@ from localpaged.remote.endpoint import find_endpoint
 HASHING_S = 1.0
 """How long a file's bytes are compared with what they must be."""
 _PIECE_BYTES = 8 << 20
-_MAGIC = b"GGUF"
 
 
 def list_facts() -> Iterator[Fact]:
@@ -65,7 +65,7 @@ def _trouble(entry: ModelEntry) -> str:
             return "is not there"
         if entry.path.is_file():
             with entry.path.open("rb") as file:
-                return "" if file.read(len(_MAGIC)) == _MAGIC else "is not a GGUF file"
+                return "" if file.read(len(MAGIC)) == MAGIC else "is not a GGUF file"
         return "" if entry.path.is_dir() else "is neither a file nor a folder"
     except OSError as error:
         return f"cannot be read: {error.strerror}"

@@ -10,8 +10,8 @@ from packaging.version import InvalidVersion
 
 from localpaged import __version__
 from localpaged.doctor.fact import Fact, problem
+from localpaged.paths import APP
 
-APP = "localpaged"
 TOLD = ("torch", "transformers", "textual", "sqlite-utils", "tokenizers", "gguf", "starlette")
 """Those whose versions people ask for; the others are only counted."""
 

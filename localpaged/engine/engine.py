@@ -22,7 +22,7 @@ from localpaged.engine.events import (
     UnloadedEvent,
 )
 from localpaged.engine.params import Request, RequestId
-from localpaged.engine.port import Listener
+from localpaged.engine.port import CLOSED, Listener
 from localpaged.engine.questions import MemoryQuestions
 from localpaged.engine.snapshot import EngineSnapshot
 from localpaged.errors import (
@@ -139,7 +139,7 @@ class Engine(MemoryQuestions):
         if self._thread.is_alive():
             self._thread.join()
         # A thread that never ran has nobody else to say so.
-        self._questions.fail_all(EngineStopped("The engine was closed."))
+        self._questions.fail_all(EngineStopped(CLOSED))
 
     def _run(self) -> None:
         try:
@@ -151,14 +151,14 @@ class Engine(MemoryQuestions):
             while not self._is_closing:
                 self._serve(may_wait=True)
             self._snapshots = self._cores.snapshots()  # what the run came to
-            self._emit(self._cores.fail_all(EngineStopped("The engine was closed.")))
+            self._emit(self._cores.fail_all(EngineStopped(CLOSED)))
         except LocalPagedError as error:
             self._die(error)
         except Exception as error:  # the thread's border: nothing above could report it
             log.exception("the engine stopped")
             self._die(EngineStopped(f"The engine stopped: {type(error).__name__}: {error}"))
         else:
-            self._die(EngineStopped("The engine was closed."), is_expected=True)
+            self._die(EngineStopped(CLOSED), is_expected=True)
             self._cores.park(wait_s=PARKING_S)
 
     def _serve(self, *, may_wait: bool) -> None:

@@ -11,6 +11,8 @@ from localpaged.engine.inspection import BlockTokens, Inspection, PinView
 from localpaged.engine.params import Request, RequestId
 from localpaged.engine.snapshot import EngineSnapshot
 
+CLOSED = "The engine was closed."
+"""What an engine that ends as it should tells whoever still waits."""
 Listener = Callable[[tuple[Event, ...]], None]
 """Called on the engine's thread with the events of one step. It may only enqueue: never wait."""
 

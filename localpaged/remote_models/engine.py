@@ -21,7 +21,7 @@ from localpaged.engine.events import (
 )
 from localpaged.engine.finish_reason import FinishReason
 from localpaged.engine.params import Request, RequestId
-from localpaged.engine.port import Listener
+from localpaged.engine.port import CLOSED, Listener
 from localpaged.errors import (
     EndpointError,
     EngineError,
@@ -108,7 +108,7 @@ class RemoteEngine:
             if not is_closed:
                 self._started().call_soon_threadsafe(deed)
         if is_closed and otherwise is not None:
-            self._tell((FailEvent(otherwise.id, EngineStopped("The engine was closed.")),))
+            self._tell((FailEvent(otherwise.id, EngineStopped(CLOSED)),))
 
     def _started(self) -> asyncio.AbstractEventLoop:
         if self._loop is None:
@@ -153,7 +153,7 @@ class RemoteEngine:
         await asyncio.gather(*tasks, return_exceptions=True)
         for session in self._sessions.values():
             await session.close()
-        error = EngineStopped("The engine was closed.")
+        error = EngineStopped(CLOSED)
         self._outbox += [FailEvent(request_id, error) for request_id in open_ids]
 
     def _session(self, name: str) -> Session:

@@ -94,7 +94,7 @@ def chat_asked(body: Mapping[str, Any], defaults: SamplingParams) -> ChatAsked:
     fields = Fields(body)
     for name in _CHAT_WITHOUT:
         if fields.has(name):
-            raise unsupported(name, f"Unsupported parameter: '{name}' is not supported here.")
+            raise _unsupported_field(name)
     fields.refuse_others((*_CHAT_FIELDS, *_CHAT_WITHOUT))
     if fields.raw("modalities") not in (None, ["text"]):
         raise unsupported("modalities", "Unsupported value: 'modalities' can only be ['text'].")
@@ -120,7 +120,7 @@ def completion_asked(body: Mapping[str, Any], defaults: SamplingParams) -> Compl
     fields.refuse_others(_COMPLETION_FIELDS)
     if fields.flag("echo") or fields.text("suffix"):
         param = "echo" if fields.flag("echo") else "suffix"
-        raise unsupported(param, f"Unsupported parameter: '{param}' is not supported here.")
+        raise _unsupported_field(param)
     num_answers = fields.whole("n", low=1, high=MAX_BRANCHES) or 1
     if fields.whole("best_of", low=1, high=MAX_BRANCHES) not in (None, num_answers):
         raise unsupported("best_of", "Unsupported value: 'best_of' can only be equal to 'n'.")
@@ -219,6 +219,10 @@ def _ids(raw: Sequence[Any]) -> tuple[int, ...]:
     ):
         raise invalid("Invalid 'prompt': it is no list of token ids.", param="prompt")
     return tuple(raw)
+
+
+def _unsupported_field(name: str) -> ApiError:
+    return unsupported(name, f"Unsupported parameter: '{name}' is not supported here.")
 
 
 def several_prompts() -> ApiError:

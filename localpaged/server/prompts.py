@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from localpaged.chat.endless import MOST_CHARS_A_TOKEN
 from localpaged.chat.sampling import may_be_guessed, with_seed
 from localpaged.chat.thought import opens_thought
 from localpaged.engine.params import CLIENT_PREFIX, Request, SamplingParams
@@ -28,9 +29,6 @@ from localpaged.server.offer import Offer, Served
 from localpaged.server.recent_answers import RecentAnswers
 
 MAX_USER_CHARS = 64
-
-MOST_CHARS_A_TOKEN = 512
-"""More than any tokenizer puts into one; so long a text has so many tokens at least."""
 
 
 @dataclass(frozen=True, slots=True)

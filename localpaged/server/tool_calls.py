@@ -9,6 +9,7 @@ import string
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
+from localpaged.chat.thought import num_suspect
 from localpaged.prompt import ToolCall, ToolStyle
 from localpaged.store.text import storable
 
@@ -86,7 +87,7 @@ class ToolCallReader:
         while True:
             at = self._held.find(_BEGIN)
             if at < 0:
-                yield from self._pass_on(len(self._held) - _num_suspect(self._held, _BEGIN))
+                yield from self._pass_on(len(self._held) - num_suspect(self._held, _BEGIN))
                 return
             yield from self._pass_on(at)
             end = self._held.find(_END)
@@ -108,7 +109,7 @@ class ToolCallReader:
             return
         (begin,) = begins
         at = self._held.find(begin)
-        suspect = _num_suspect(self._held, begin)
+        suspect = num_suspect(self._held, begin)
         yield from self._pass_on(len(self._held) - suspect if at < 0 else at)
 
     def _pass_on(self, num_chars: int) -> Iterator[str]:
@@ -184,9 +185,3 @@ def _jsons(text: str) -> Sequence[Any] | None:
         while at < len(text) and text[at] in _SEPARATORS:
             at += 1
     return found
-
-
-def _num_suspect(text: str, mark: str) -> int:
-    """How many characters at the end of `text` may be the beginning of `mark`."""
-    longest = min(len(text), len(mark) - 1)
-    return next((n for n in range(longest, 0, -1) if text.endswith(mark[:n])), 0)

@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 
-from localpaged.errors import StatsError
+from localpaged.errors import EngineGone, StatsError
 from localpaged.stats import sockets
 from localpaged.stats.protocol import (
     DETAILS,
@@ -24,10 +24,6 @@ from localpaged.stats.schema import Snapshot, from_json
 
 TIMEOUT_S = 5.0
 _READ_BYTES = 1 << 16
-
-
-class EngineGone(StatsError):
-    """Nobody listens there any more: the program has ended."""
 
 
 class StatsReader:
@@ -47,7 +43,7 @@ class StatsReader:
         try:
             self._connection = sockets.connect(path, timeout_s=timeout_s)
         except (ConnectionRefusedError, FileNotFoundError) as error:
-            raise EngineGone("The program has ended.") from error
+            raise EngineGone() from error
         except OSError as error:
             raise _silent(path, error) from error
         try:
@@ -101,7 +97,7 @@ class StatsReader:
             except OSError as error:
                 raise _failed(self.path, error) from error
             if not part:
-                raise EngineGone("The program has ended.")
+                raise EngineGone()
             parts.append(part)
         line, _, self._received = b"".join(parts).partition(b"\n")
         return parse(line)
@@ -151,5 +147,5 @@ def _silent(path: Path, error: OSError) -> StatsError:
 
 def _failed(path: Path, error: OSError) -> StatsError:
     if isinstance(error, (BrokenPipeError, ConnectionResetError)):
-        return EngineGone("The program has ended.")
+        return EngineGone()
     return _silent(path, error)

@@ -27,7 +27,6 @@ from localpaged.tui.collector import calm_collector
 from localpaged.tui.coordinator import Coordinator
 from localpaged.tui.dead_parts import TidyApp
 from localpaged.tui.desktop import open_on_desktop
-from localpaged.tui.figures import grouped
 from localpaged.tui.glyphs import ASCII, UNICODE, Glyphs
 from localpaged.tui.keymap import USUAL_KEYS, Keymap
 from localpaged.tui.keys import show_keymap
@@ -309,10 +308,7 @@ class LocalPagedApp(TidyApp[None]):
 
     def copy_text(self, text: str, what: str) -> None:
         """Copy, and say what and how much."""
-        if clipboard.copy(self, text):
-            self.tell(f"Copied the {what}, {grouped(len(text))} characters")
-        else:
-            self.tell(f"The {what} is too long for the terminal's clipboard.", is_error=True)
+        clipboard.copy_and_tell(self, text, what, tell=self.tell)
 
     def open_address(self, address: str) -> None:
         """Open a web address on the desktop; without one, copy it."""

@@ -8,13 +8,30 @@ from __future__ import annotations
 import threading
 from importlib import import_module
 from importlib.util import find_spec
-from typing import Any
+from typing import Any, Protocol
 
 from textual.app import App
+
+from localpaged.tui.figures import grouped
 
 # terminals drop longer sequences, some with everything that follows
 MAX_TERMINAL_CHARS = 74_000
 DESKTOP_LIBRARY = "pyperclip"
+
+
+class Tell(Protocol):
+    """Shows a short message literally."""
+
+    def __call__(self, text: str, *, is_error: bool = False) -> None:
+        """Show it."""
+
+
+def copy_and_tell(app: App[Any], text: str, what: str, *, tell: Tell) -> None:
+    """Copy, and say what and how much."""
+    if copy(app, text):
+        tell(f"Copied the {what}, {grouped(len(text))} characters")
+    else:
+        tell(f"The {what} is too long for the terminal's clipboard.", is_error=True)
 
 
 def copy(app: App[Any], text: str) -> bool:

@@ -14,6 +14,8 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
+from textual.app import SuspendNotSupported
+
 from localpaged import paths
 from localpaged.errors import ChatError, ConfigError, LocalPagedError
 
@@ -53,19 +55,25 @@ def edited(text: str, *, suspended: Callable[[], AbstractContextManager[Any]]) -
     """
     command = editor_command()
     outcome: list[str | LocalPagedError] = []
-    # an exception would leave the terminal given away: it is raised when it is back
-    with suspended():
-        try:
-            outcome.append(_edited(command, text))
-        except LocalPagedError as error:
-            outcome.append(error)
-        except OSError as error:
-            what = f"could not be started: {error.strerror}"
-            outcome.append(_failed(command, what, hint=_SET_IT))
+    try:
+        # an exception would leave the terminal given away: it is raised when it is back
+        with suspended():
+            outcome.append(_outcome(command, text))
+    except SuspendNotSupported as error:
+        raise ChatError("This terminal cannot be given to an editor.") from error
     result = outcome[0]
     if isinstance(result, LocalPagedError):
         raise result
     return result
+
+
+def _outcome(command: list[str], text: str) -> str | LocalPagedError:
+    try:
+        return _edited(command, text)
+    except LocalPagedError as error:
+        return error
+    except OSError as error:
+        return _failed(command, f"could not be started: {error.strerror}", hint=_SET_IT)
 
 
 def _edited(command: list[str], text: str) -> str:

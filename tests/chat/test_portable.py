@@ -11,7 +11,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from localpaged.chat.portable.exporting import ChatFormat, export_to, file_name
+from localpaged.chat.portable.exporting import export_to, file_name
+from localpaged.chat.portable.file_format import FileFormat
 from localpaged.chat.portable.importing import import_file
 from localpaged.chat.portable.report import ImportReport, Outcome
 from localpaged.chat.title import one_line
@@ -84,7 +85,7 @@ def assert_same(one: Store, other: Store, chat_id: str) -> None:
 
 def test_json_has_everything_and_comes_back_the_same(store: Store, other: Store, tmp_path: Path):
     ids = [write_branched(store), write_branched(store, HOSTILE)]
-    path = export_to(store, ids, ChatFormat.JSON, tmp_path / "out.json")
+    path = export_to(store, ids, FileFormat.JSON, tmp_path / "out.json")
     assert outcomes(import_file(other, path)) == [Outcome.NEW, Outcome.NEW]
     for chat_id in ids:
         assert_same(store, other, chat_id)
@@ -92,7 +93,7 @@ def test_json_has_everything_and_comes_back_the_same(store: Store, other: Store,
 
 def test_importing_twice_makes_nothing_twice(store: Store, other: Store, tmp_path: Path):
     chat_id = write_branched(store)
-    for kind in ChatFormat:
+    for kind in FileFormat:
         path = export_to(store, [chat_id], kind, tmp_path)
         import_file(other, path)
         before = other.whole_chat(chat_id)
@@ -109,7 +110,7 @@ def test_a_chat_that_went_on_elsewhere_grows_and_an_older_file_takes_nothing_bac
     store: Store, other: Store, tmp_path: Path
 ):
     chat_id = write_branched(store)
-    old = export_to(store, [chat_id], ChatFormat.JSON, tmp_path / "old.json")
+    old = export_to(store, [chat_id], FileFormat.JSON, tmp_path / "old.json")
     import_file(other, old)
     tip = store.chat(chat_id).tip_hash
     asked = make_message(tip, "user", "go on")
@@ -125,7 +126,7 @@ def test_a_chat_that_went_on_elsewhere_grows_and_an_older_file_takes_nothing_bac
     store.submit(Write(messages=(asked, answered), turns=(turn,), chat_changes=(change,))).result(
         10
     )
-    new = export_to(store, [chat_id], ChatFormat.JSON, tmp_path / "new.json")
+    new = export_to(store, [chat_id], FileFormat.JSON, tmp_path / "new.json")
     assert outcomes(import_file(other, new)) == [Outcome.GREW]
     assert other.chat(chat_id).tip_hash == answered.hash
     assert outcomes(import_file(other, old)) == [Outcome.KNOWN]
@@ -134,7 +135,7 @@ def test_a_chat_that_went_on_elsewhere_grows_and_an_older_file_takes_nothing_bac
 
 def test_importing_a_deleted_chat_brings_it_back(store: Store, tmp_path: Path):
     chat_id = write_branched(store)
-    path = export_to(store, [chat_id], ChatFormat.JSON, tmp_path)
+    path = export_to(store, [chat_id], FileFormat.JSON, tmp_path)
     store.submit(Write(chat_changes=(change_chat(chat_id, deleted_at=5.0),))).result(10)
     import_file(store, path)
     assert [chat.id for chat in store.chats()] == [chat_id]
@@ -162,14 +163,14 @@ def test_markdown_gives_every_text_back_to_the_letter(
     chat_id = new_id()
     chat = make_chat(store, chat_id=chat_id, texts=texts)
     store.submit(Write(chat_changes=(change_chat(chat_id, title=title),)))
-    path = export_to(store, [chat_id], ChatFormat.MARKDOWN, tmp_path / "x.md", force=True)
+    path = export_to(store, [chat_id], FileFormat.MARKDOWN, tmp_path / "x.md", force=True)
     import_file(other, path)
     assert other.path_to(other.chat(chat_id).tip_hash) == store.path_to(chat.tip_hash)
 
 
 def test_markdown_is_readable(store: Store, tmp_path: Path):
     chat_id = write_branched(store)
-    text = export_to(store, [chat_id], ChatFormat.MARKDOWN, tmp_path).read_text()
+    text = export_to(store, [chat_id], FileFormat.MARKDOWN, tmp_path).read_text()
     front, _, body = text.partition("\n---\n")
     assert 'title: "About hello"' in front
     assert 'model: "fake-model"' in front
@@ -183,14 +184,14 @@ def test_markdown_is_readable(store: Store, tmp_path: Path):
 
 def test_a_file_is_the_owners_alone_and_is_not_overwritten(store: Store, tmp_path: Path):
     chat_id = write_branched(store)
-    path = export_to(store, [chat_id], ChatFormat.JSON, tmp_path)
+    path = export_to(store, [chat_id], FileFormat.JSON, tmp_path)
     assert path.name == "About-hello.json"
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     path.write_text("mine")
     with pytest.raises(BadChatFile, match="there already"):
-        export_to(store, [chat_id], ChatFormat.JSON, path)
+        export_to(store, [chat_id], FileFormat.JSON, path)
     assert path.read_text() == "mine"
-    export_to(store, [chat_id], ChatFormat.JSON, path, force=True)
+    export_to(store, [chat_id], FileFormat.JSON, path, force=True)
     assert json.loads(path.read_text())["version"] == 1
     assert [p.name for p in tmp_path.iterdir() if "part" in p.name] == []
 
@@ -214,7 +215,7 @@ def test_a_title_is_never_a_path(title: str, name: str):
 def test_a_name_that_no_file_can_have_is_told(store: Store, tmp_path: Path, name: str):
     chat_id = write_branched(store)
     with pytest.raises(BadChatFile, match="no path"):
-        export_to(store, [chat_id], ChatFormat.JSON, tmp_path / name)
+        export_to(store, [chat_id], FileFormat.JSON, tmp_path / name)
     with pytest.raises(BadChatFile, match="is not there"):
         import_file(store, tmp_path / name)
 
@@ -222,7 +223,7 @@ def test_a_name_that_no_file_can_have_is_told(store: Store, tmp_path: Path, name
 def test_a_folder_that_is_not_there_is_told(store: Store, tmp_path: Path):
     chat_id = write_branched(store)
     with pytest.raises(BadChatFile, match="cannot be written"):
-        export_to(store, [chat_id], ChatFormat.JSON, tmp_path / "nowhere" / "x.json")
+        export_to(store, [chat_id], FileFormat.JSON, tmp_path / "nowhere" / "x.json")
 
 
 def test_a_file_longer_than_what_is_read_at_once_is_read(
@@ -230,7 +231,7 @@ def test_a_file_longer_than_what_is_read_at_once_is_read(
 ):
     monkeypatch.setattr("localpaged.chat.portable.json_stream.CHUNK_CHARS", 7)
     ids = [write_branched(store), write_branched(store, "number -1.5e3 true null \\u00e9")]
-    path = export_to(store, ids, ChatFormat.JSON, tmp_path / "out.json")
+    path = export_to(store, ids, FileFormat.JSON, tmp_path / "out.json")
     assert len(import_file(other, path).chats) == 2
     for chat_id in ids:
         assert_same(store, other, chat_id)
@@ -238,7 +239,7 @@ def test_a_file_longer_than_what_is_read_at_once_is_read(
 
 def test_what_was_read_before_a_file_breaks_off_is_kept(store: Store, other: Store, tmp_path: Path):
     ids = [write_branched(store), write_branched(store, "second")]
-    path = export_to(store, ids, ChatFormat.JSON, tmp_path / "out.json")
+    path = export_to(store, ids, FileFormat.JSON, tmp_path / "out.json")
     path.write_text(path.read_text()[:-200])
     report = import_file(other, path)
     assert [imported.chat.id for imported in report.chats] == ids[:1]
@@ -247,12 +248,12 @@ def test_what_was_read_before_a_file_breaks_off_is_kept(store: Store, other: Sto
 
 def test_a_chat_that_is_answering_is_left_as_it_is(store: Store, other: Store, tmp_path: Path):
     chat_id = write_branched(store)
-    old = export_to(store, [chat_id], ChatFormat.JSON, tmp_path / "old.json")
+    old = export_to(store, [chat_id], FileFormat.JSON, tmp_path / "old.json")
     import_file(other, old)
     tip = make_message(store.chat(chat_id).tip_hash, "user", "go on")
     change = change_chat(chat_id, tip_hash=tip.hash)
     store.submit(Write(messages=(tip,), chat_changes=(change,))).result(10)
-    new = export_to(store, [chat_id], ChatFormat.JSON, tmp_path / "new.json")
+    new = export_to(store, [chat_id], FileFormat.JSON, tmp_path / "new.json")
     before = other.whole_chat(chat_id)
     assert outcomes(import_file(other, new, is_answering=lambda _: True)) == [Outcome.BUSY]
     assert other.whole_chat(chat_id) == before
@@ -262,7 +263,7 @@ def test_a_chat_that_is_answering_is_left_as_it_is(store: Store, other: Store, t
 
 def test_an_import_can_be_stopped_between_two_chats(store: Store, other: Store, tmp_path: Path):
     ids = [write_branched(store), write_branched(store, "second")]
-    path = export_to(store, ids, ChatFormat.JSON, tmp_path / "out.json")
+    path = export_to(store, ids, FileFormat.JSON, tmp_path / "out.json")
     report = import_file(other, path, may_go_on=lambda: False)
     assert [imported.chat.id for imported in report.chats] == ids[:1]
     assert "stopped" in report.problems[0]

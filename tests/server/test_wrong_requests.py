@@ -10,8 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from localpaged.chat.endless import MOST_CHARS_A_TOKEN
 from localpaged.errors import EngineError, GrammarFailed, PromptTooLong, StepFailed
-from localpaged.server.prompts import MOST_CHARS_A_TOKEN
 from testkit.http_server import Served, scripted
 from testkit.scripted_engine import Answer
 

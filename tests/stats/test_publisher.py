@@ -14,9 +14,10 @@ from pathlib import Path
 import pytest
 
 from localpaged import paths
+from localpaged.errors import EngineGone
 from localpaged.stats import connections, protocol, publisher, sockets
 from localpaged.stats.protocol import DETAILS, MAX_REQUEST_BYTES
-from localpaged.stats.reader import EngineGone, StatsReader, engine_sockets, open_engines
+from localpaged.stats.reader import StatsReader, engine_sockets, open_engines
 from localpaged.stats.schema import SCHEMA_MAJOR
 from testkit.engine_runs import make_core, make_request, run
 from testkit.stats_source import CoreSource, eventually, read_from, telling

@@ -8,9 +8,8 @@ from dataclasses import replace
 
 import pytest
 
-from localpaged.errors import StatsError
+from localpaged.errors import EngineGone, StatsError
 from localpaged.stats import sockets
-from localpaged.stats.reader import EngineGone
 from localpaged.stats.schema import BlockMap, Tree, from_json, to_json
 from localpaged.tui.glyphs import UNICODE
 from localpaged.tui.memory.views import ChatColours, View

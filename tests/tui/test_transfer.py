@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from localpaged.chat.portable.exporting import ChatFormat, export_to
+from localpaged.chat.portable.exporting import export_to
+from localpaged.chat.portable.file_format import FileFormat
 from localpaged.chat.portable.report import ImportProgress
 from localpaged.store.store import Store
 from localpaged.tui.importing import Importing
@@ -81,7 +82,7 @@ async def test_wrong_use_gives_the_command_back():
 async def test_a_chat_is_imported_and_opened(folder, tmp_path):
     elsewhere = Store.open(tmp_path / "elsewhere.db")
     make_chat(elsewhere, chat_id="0" * 26, texts=["about quinces", HOSTILE])
-    export_to(elsewhere, ["0" * 26], ChatFormat.JSON, folder / "in.json")
+    export_to(elsewhere, ["0" * 26], FileFormat.JSON, folder / "in.json")
     elsewhere.close()
     write_chat([("question", "answer")], title="Fruit")
     engine = ScriptedEngine()

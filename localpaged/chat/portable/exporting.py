@@ -6,12 +6,12 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from enum import StrEnum
 from itertools import count
 from pathlib import Path
 from typing import TextIO
 
 from localpaged.chat.portable.bundle import TextSink
+from localpaged.chat.portable.file_format import FileFormat
 from localpaged.chat.portable.json_chats import write_json
 from localpaged.chat.portable.markdown_chat import write_markdown
 from localpaged.errors import BadChatFile
@@ -22,16 +22,9 @@ NAME_CHARS = 60
 _NOT_IN_NAMES = re.compile(r"[^\w-]+")
 
 
-class ChatFormat(StrEnum):
-    """How a chat is written; the value is what its file's name ends with."""
-
-    MARKDOWN = "md"
-    JSON = "json"
-
-
-def export(store: Store, chat_ids: Sequence[str], kind: ChatFormat, file: TextSink) -> None:
+def export(store: Store, chat_ids: Sequence[str], kind: FileFormat, file: TextSink) -> None:
     """Write chats; Markdown takes one. Raises NotInHistory and OSError."""
-    if kind is ChatFormat.JSON:
+    if kind is FileFormat.JSON:
         write_json((store.whole_chat(chat_id) for chat_id in chat_ids), file)
         return
     (chat_id,) = chat_ids
@@ -40,7 +33,7 @@ def export(store: Store, chat_ids: Sequence[str], kind: ChatFormat, file: TextSi
 
 
 def export_to(
-    store: Store, chat_ids: Sequence[str], kind: ChatFormat, path: Path, *, force: bool = False
+    store: Store, chat_ids: Sequence[str], kind: FileFormat, path: Path, *, force: bool = False
 ) -> Path:
     """Write chats into a new file of the owner's alone, and return it.
 
@@ -73,7 +66,7 @@ def file_name(title: str) -> str:
     return words or "chat"
 
 
-def _unused(folder: Path, name: str, kind: ChatFormat) -> Path:
+def _unused(folder: Path, name: str, kind: FileFormat) -> Path:
     for number in count(1):
         path = folder / (f"{name}.{kind}" if number == 1 else f"{name}-{number}.{kind}")
         if not path.exists() and not path.is_symlink():

@@ -16,7 +16,7 @@ from localpaged.tui.screens.confirm import ConfirmScreen
 if TYPE_CHECKING:
     from localpaged.tui.app import LocalPagedApp
     from localpaged.tui.screens.chat import ChatScreen
-    from localpaged.tui.session import SessionModel
+    from localpaged.tui.session import Answer, SessionModel
 
 WEB_SCHEMES = ("http://", "https://")
 
@@ -70,20 +70,14 @@ class AnswerCommands(CommandGroup):
 
     def copy_answer(self) -> None:
         """Copy the newest answer, exactly as the model wrote it."""
-        answer = self._workspace.current.last_answer
-        if answer is None or not answer.text:
-            self._app.tell("There is no answer to copy yet.")
-            return
-        self._app.copy_text(answer.body, "answer")
+        if (answer := self._answer_to_copy()) is not None:
+            self._app.copy_text(answer.body, "answer")
 
     def copy_with_reasoning(self) -> None:
         """Copy the newest answer with what was thought before it, marks included."""
-        answer = self._workspace.current.last_answer
-        if answer is None or not answer.text:
-            self._app.tell("There is no answer to copy yet.")
-            return
-        has_thought = answer.thought is not None
-        self._app.copy_text(answer.text, "answer and its reasoning" if has_thought else "answer")
+        if (answer := self._answer_to_copy()) is not None:
+            what = "answer" if answer.thought is None else "answer and its reasoning"
+            self._app.copy_text(answer.text, what)
 
     def toggle_thoughts(self) -> None:
         """Unfold or fold all reasoning; the choice is there again at the next start."""
@@ -101,6 +95,14 @@ class AnswerCommands(CommandGroup):
             self._app.tell("There is no code block to copy.")
             return
         self._app.copy_text(blocks[-1], "code block")
+
+    def _answer_to_copy(self) -> Answer | None:
+        """The newest answer; None, and told, while it has no text."""
+        answer = self._workspace.current.last_answer
+        if answer is not None and answer.text:
+            return answer
+        self._app.tell("There is no answer to copy yet.")
+        return None
 
     def offer_link(self, href: str) -> None:
         """Open a web address after the user saw it in full; refuse every other kind."""

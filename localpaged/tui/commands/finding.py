@@ -43,7 +43,7 @@ class FindCommands(CommandGroup):
         line = self._next(below, -1) or self._next(below, 1)
         if line is None:
             self._transcript.clear_found()
-            self._app.tell(f"This chat has no “{self._text}”.")
+            self._tell_none()
         else:
             self._transcript.show_found(line)
         return True
@@ -69,9 +69,12 @@ class FindCommands(CommandGroup):
             if line is not None and line != at:
                 self._app.tell("From the top again" if step > 0 else "From the end again")
         if line is None:
-            self._app.tell(f"This chat has no “{self._text}”.")
+            self._tell_none()
         else:
             self._transcript.show_found(line)
+
+    def _tell_none(self) -> None:
+        self._app.tell(f"This chat has no “{self._text}”.")
 
     def _next(self, after: FoundLine, step: int) -> FoundLine | None:
         return next_line(self._transcript.document, self._needles, after, step)

@@ -5,12 +5,10 @@ from __future__ import annotations
 import stat
 from pathlib import Path
 
-from textual.app import SuspendNotSupported
-
 from localpaged import paths
 from localpaged.atomic_file import write_atomically
 from localpaged.config_file import MAX_BYTES, ConfigFile, read_config
-from localpaged.errors import ChatError, ConfigError, LocalPagedError
+from localpaged.errors import ConfigError, LocalPagedError
 from localpaged.plain_text import visible
 from localpaged.tui.commands.base import CommandGroup
 from localpaged.tui.editor import edited
@@ -49,8 +47,6 @@ class SettingsCommands(CommandGroup):
                 return
             _write(path, after)
             read_config()
-        except SuspendNotSupported:
-            self._app.tell_error(ChatError("This terminal cannot be given to an editor."))
         except OSError as error:
             told = f"{path} cannot be written: {error.strerror}."
             self._app.tell_error(ConfigError(told))

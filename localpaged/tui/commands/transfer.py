@@ -6,6 +6,7 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING
 
+from localpaged.chat.portable.file_format import FileFormat
 from localpaged.chat.portable.report import Imported, ImportReport, Outcome, summary
 from localpaged.errors import LocalPagedError
 from localpaged.plain_text import visible
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from localpaged.tui.app import LocalPagedApp
     from localpaged.tui.screens.chat import ChatScreen
 
-FORMATS = ("md", "json")
 TOLD_S = 8.0
 
 
@@ -40,7 +40,7 @@ class TransferCommands(CommandGroup):
     def export_told(self, argument: str) -> bool:
         """Write the chat that is shown: `md` or `json`, then a path; False for something else."""
         kind, _, path = argument.partition(" ")
-        if kind not in FORMATS:
+        if kind not in tuple(FileFormat):
             self._app.tell(f"/export takes md or json, then a path, not {argument}.", is_error=True)
             return False
         chat = self._workspace.current.chat

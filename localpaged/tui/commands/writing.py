@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from textual.app import SuspendNotSupported
-
-from localpaged.errors import ChatError, LocalPagedError
+from localpaged.errors import LocalPagedError
 from localpaged.tui.commands.base import CommandGroup
 from localpaged.tui.commands.drafts import DraftCommands
 from localpaged.tui.commands.options import OptionCommands, system_of
@@ -53,9 +51,6 @@ class WritingCommands(CommandGroup):
         """The text as the user left it; None, and told why, when it stays as it was."""
         try:
             after = edited(text, suspended=self._app.suspend)
-        except SuspendNotSupported:
-            self._app.tell_error(ChatError("This terminal cannot be given to an editor."))
-            return None
         except LocalPagedError as error:
             self._app.tell_error(error)
             return None

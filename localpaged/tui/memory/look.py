@@ -12,6 +12,7 @@ from localpaged.errors import LocalPagedError
 from localpaged.tui.awaited import Awaited
 from localpaged.tui.memory.tree_rows import TreeRow, label_of, row_of_block, tree_rows
 from localpaged.tui.memory.views import ChatColours, Picture, View, picture
+from localpaged.tui.memory.words import UNLISTED
 from localpaged.tui.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from localpaged.chat.service import ChatService
 
 INSPECT_S = 0.2
-UNLISTED = "a chat that is not listed"
 
 
 class MemoryLook:

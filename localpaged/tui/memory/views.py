@@ -68,6 +68,7 @@ STATES = (
     Swatch("P", "pinned", "pinned"),
     Swatch("-", "going", "would go first"),
 )
+NO_PICTURE = Picture(b"", STATES)
 REFS = (
     Swatch(".", "free", "free"),
     Swatch("0", "heat0", "cached, nobody"),

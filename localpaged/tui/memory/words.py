@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from localpaged.engine.inspection import AGE_BOUNDS_S, BlockState
 
+UNLISTED = "a chat that is not listed"
 STATE_WORDS = {
     BlockState.FREE: "free",
     BlockState.HELD: "in use",

@@ -16,7 +16,6 @@ from localpaged.tui import clipboard
 from localpaged.tui.appearance import first_theme, without_greys
 from localpaged.tui.ascii_filter import AsciiFilter
 from localpaged.tui.dead_parts import TidyApp
-from localpaged.tui.figures import grouped
 from localpaged.tui.glyphs import ASCII, UNICODE, Glyphs
 from localpaged.tui.notices import Notices
 from localpaged.tui.stats.screen import StatsScreen
@@ -92,10 +91,7 @@ class StatsApp(TidyApp[None]):
 
     def copy_text(self, text: str, what: str) -> None:
         """Copy, and say what and how much."""
-        if clipboard.copy(self, text):
-            self.tell(f"Copied the {what}, {grouped(len(text))} characters")
-        else:
-            self.tell(f"The {what} is too long for the terminal's clipboard.", is_error=True)
+        clipboard.copy_and_tell(self, text, what, tell=self.tell)
 
     def action_help_quit(self) -> None:
         """Leave a dialog with the key that leaves everything."""

@@ -12,6 +12,7 @@ from localpaged.tui.markdown.line import Role, Run
 from localpaged.tui.memory.palette import palette_of
 from localpaged.tui.memory.tree_lines import signs_of
 from localpaged.tui.memory.views import ChatColours, View
+from localpaged.tui.memory.words import UNLISTED
 from localpaged.tui.stats.chat_rows import UNTITLED
 from localpaged.tui.stats.memory import (
     StatsBranch,
@@ -29,7 +30,6 @@ from localpaged.tui.widgets.map_legend import MapLegend
 from localpaged.tui.widgets.prefix_tree import PrefixTreeView
 from localpaged.tui.widgets.status_line import StatusLine
 
-UNLISTED = "a chat that is not listed"
 NO_MAP = SeenMap(0, 1, "", "", "", "")
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from localpaged.errors import StatsError
-from localpaged.stats.reader import EngineGone, StatsReader, engine_sockets
+from localpaged.errors import EngineGone, StatsError
+from localpaged.stats.reader import StatsReader, engine_sockets
 from localpaged.stats.schema import Snapshot
 
 TIMEOUT_S = 2.0
@@ -44,7 +44,7 @@ class SocketSource:
             raise self._failures[engine]
         reader = self._readers.get(engine)
         if reader is None:
-            raise EngineGone("The program has ended.")
+            raise EngineGone()
         try:
             return reader.snapshot(details)
         except StatsError:

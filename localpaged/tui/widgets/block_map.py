@@ -15,14 +15,13 @@ from textual.widget import Widget
 
 from localpaged.tui.memory.map_layout import MapLayout, layout_of
 from localpaged.tui.memory.palette import Palette, rich_colour
-from localpaged.tui.memory.views import FREE, STATES, Picture, grouped_classes
+from localpaged.tui.memory.views import FREE, NO_PICTURE, Picture, grouped_classes
 
 if TYPE_CHECKING:
     from textual import events
 
 HALF = "▀"
 NOTHING, CURSOR = 255, 254
-EMPTY = Picture(b"", STATES)
 
 LineKey = tuple[int, bytes, bytes, int]
 
@@ -50,7 +49,7 @@ class BlockMap(Widget, can_focus=True):
     def __init__(self, *, is_ascii: bool, id: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id)
         self._is_ascii = is_ascii
-        self._picture = EMPTY
+        self._picture = NO_PICTURE
         self._layout = MapLayout(columns=1, halves=1, per_cell=1)
         self._cells = b""
         self._cursor = 0

@@ -9,11 +9,10 @@ from textual.widget import Widget
 from localpaged.plain_text import visible
 from localpaged.tui.markdown.line import Role
 from localpaged.tui.memory.palette import Palette, textual_colour
-from localpaged.tui.memory.views import STATES, Picture, Swatch, View
+from localpaged.tui.memory.views import Picture, Swatch, View
 from localpaged.tui.theme import style_of
 
 TITLE_CELLS = 18
-EMPTY = Picture(b"", STATES)
 
 
 class MapLegend(Widget):

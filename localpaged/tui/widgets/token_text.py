@@ -15,13 +15,11 @@ from localpaged.tui.markdown.line import UNDERLINE, Line, Role, Run
 from localpaged.tui.paint import Painter
 from localpaged.tui.tokens.layout import TokenRows, lay_out
 from localpaged.tui.tokens.panel import role_of
+from localpaged.tui.widgets.document_view import MARGIN_CELLS, MAX_COLUMN_CELLS
 
 if TYPE_CHECKING:
     from textual import events
     from textual.strip import Strip
-
-MARGIN_CELLS = 2
-MAX_COLUMN_CELLS = 100
 
 
 class TokenText(ScrollView, can_focus=True):
