@@ -71,6 +71,48 @@ def test_every_setting_draws_the_token_of_the_reference(vocab, settings):
 
 
 @pytest.mark.parametrize(
+    "settings",
+    [
+        (0.7, 20, 0.8, 0.0),
+        (0.7, 0, 0.95, 0.05),
+        (1.0, 300, 1.0, 0.3),
+        (3.0, 2048, 1.0, 0.0),
+        (3.0, 2049, 0.9, 0.0),
+        (50.0, 3000, 1.0, 0.0),
+        (100.0, 0, 0.9, 0.0),
+        (100.0, 0, 0.9, 0.5),
+    ],
+    ids=str,
+)
+def test_a_list_of_likely_tokens_changes_no_draw_whether_there_is_room_for_it_or_not(settings):
+    logits = random_logits(4, 5000, seed=1)
+    logits[2:] = logits[2:].round()  # many are equal
+    numbers = [0.1, 0.98, 0.5, 1 - 2**-24]
+    got, _ = draw(logits, [settings] * 4, numbers)
+    want, _ = reference.sample(logits, **parameters([settings] * 4, numbers))
+    assert got.tolist() == want.tolist()
+
+
+def test_what_a_filter_can_leave_is_listed_by_id_where_it_is_little():
+    logits = random_logits(2, 5000).round().to(DEVICE)
+    named = parameters([(0.8, 40, 0.9, 0.0), (100.0, 0, 0.9, 0.0)], [0.4, 0.4])
+    tokens = torch.empty(2, dtype=torch.int64, device=DEVICE)
+    sound = torch.empty(2, dtype=torch.int8, device=DEVICE)
+    launch = triton_impl.plan(
+        tokens, sound, logits, **{name: value.to(DEVICE) for name, value in named.items()}
+    )
+    launch.args["ids_ptr"].fill_(-1)
+    launch.run()
+    few, none = launch.args["ids_ptr"].cpu()
+    listed = few[few >= 0]
+    assert 40 <= len(listed) < 400
+    assert listed.tolist() == sorted(set(listed.tolist()))
+    assert int(tokens[0]) in listed.tolist()
+    assert logits[0].cpu()[listed].min() > logits[0].cpu().quantile(0.9)
+    assert (none == -1).all()
+
+
+@pytest.mark.parametrize(
     "settings", [(1.0, 7, 1.0, 0.0), (1.0, 0, 0.6, 0.0), (1.0, 9, 0.9, 0.2), (1.0, 0, 1.0, 0.3)]
 )
 def test_equal_logits_are_told_apart_by_their_ids(settings):

@@ -63,6 +63,8 @@ def plan(
             "top_p_ptr": top_p,
             "min_p_ptr": min_p,
             "numbers_ptr": numbers,
+            "values_ptr": logits.new_empty(rows, block),
+            "ids_ptr": tokens.new_empty(rows, block, dtype=torch.int32),
             "vocab": vocab,
             "row_stride": logits.stride(0),
         },

@@ -3,6 +3,7 @@
 A filter leaves the first so many tokens in the order of their logits, and so does the mass in front
 of the token that is drawn. Each is found as the least value above which there is less than some
 count or mass; how many of the tokens that have that very value belong to it is then a division.
+Mostly a few likely tokens are all that a filter can leave: then they alone are searched.
 """
 
 import triton
@@ -15,6 +16,13 @@ LEAST_KEY: tl.constexpr = tl.constexpr(-2147483648)
 GREATEST_KEY: tl.constexpr = tl.constexpr(2147483647)
 MINUS_INFINITY_KEY: tl.constexpr = tl.constexpr(-2139095041)
 ALMOST_ONE: tl.constexpr = tl.constexpr(0.99999994)
+NEAR: tl.constexpr = tl.constexpr(4.0)
+FAR: tl.constexpr = tl.constexpr(9.0)
+FURTHEST: tl.constexpr = tl.constexpr(15.0)
+"""Powers of two by which a likely token may be less likely than the likeliest."""
+
+AHEAD: tl.constexpr = tl.constexpr(4)
+"""Stages of a pass over the vocabulary that does little with each number: it waits for memory."""
 
 
 @triton.jit
@@ -137,7 +145,7 @@ def _is_at(start, base, vocab, key, BLOCK: tl.constexpr):
 def _by_id(start, vocab, top, rate, least, number, BLOCK: tl.constexpr):
     # Sums of whole blocks are added in the same order twice: so the target is passed for certain.
     total = top * 0.0
-    for base in range(0, vocab, BLOCK):
+    for base in tl.range(0, vocab, BLOCK, num_stages=AHEAD):
         total += tl.sum(_kept(_read(start, base, vocab, BLOCK), top, rate, least), 0)
     target = tl.minimum(number * total, total * ALMOST_ONE)
     passed = top * 0.0
@@ -157,15 +165,72 @@ def _by_id(start, vocab, top, rate, least, number, BLOCK: tl.constexpr):
 
 
 @triton.jit
-def _by_order(start, vocab, top, rate, k, p, least, number, BLOCK: tl.constexpr):
-    wanted = tl.where((k > 0) & (k < vocab), k, vocab)
+def _shortlist(start, vocab, top, rate, k, p, values, ids, BLOCK: tl.constexpr):
+    # Lists the tokens that the filters can leave, by id, where they are BLOCK at most; returns how
+    # many, 0 for no list, and the mass of all tokens.
+    near = top - NEAR / rate
+    far = top - FAR / rate
+    furthest = top - FURTHEST / rate
+    zeros = tl.zeros([BLOCK], tl.int32)
+    count_1, count_2, count_3 = zeros, zeros, zeros
+    mass_0 = tl.zeros([BLOCK], tl.float32)
+    mass_1, mass_2, mass_3 = mass_0, mass_0, mass_0
+    for base in tl.range(0, vocab, BLOCK, num_stages=AHEAD):
+        x = _read(start, base, vocab, BLOCK)
+        weights = _kept(x, top, rate, 0.0)
+        mass_0 += weights
+        count_1 += (x >= near).to(tl.int32)
+        mass_1 += tl.where(x >= near, weights, 0.0)
+        count_2 += (x >= far).to(tl.int32)
+        mass_2 += tl.where(x >= far, weights, 0.0)
+        count_3 += (x >= furthest).to(tl.int32)
+        mass_3 += tl.where(x >= furthest, weights, 0.0)
+    total = tl.sum(mass_0, 0)
+    wanted = p * total
+    bound = furthest
+    count = tl.sum(count_3, 0)
+    is_enough = tl.where(k > 0, count >= k, tl.sum(mass_3, 0) >= wanted)
+    fewer = tl.sum(count_2, 0)
+    if tl.where(k > 0, fewer >= k, tl.sum(mass_2, 0) >= wanted):
+        bound = far
+        count = fewer
+    fewer = tl.sum(count_1, 0)
+    if tl.where(k > 0, fewer >= k, tl.sum(mass_1, 0) >= wanted):
+        bound = near
+        count = fewer
+    count = tl.where(is_enough & (count <= BLOCK), count, 0)
+    if count > 0:
+        listed = count * 0
+        for base in tl.range(0, vocab, BLOCK, num_stages=AHEAD):
+            x = _read(start, base, vocab, BLOCK)
+            is_listed = (x >= bound).to(tl.int32)
+            own = tl.sum(is_listed, 0)
+            if own > 0:
+                places = listed + tl.cumsum(is_listed, 0) - 1
+                tl.store(values + places, x, mask=is_listed > 0)
+                tl.store(ids + places, base + tl.arange(0, BLOCK), mask=is_listed > 0)
+                listed += own
+        # All threads' stores are done before any of them reads the list.
+        tl.debug_barrier()
+    return count, total
+
+
+@triton.jit
+def _by_order(start, vocab, top, rate, k, p, least, number, total, BLOCK: tl.constexpr):
+    # `total` is the mass of all tokens, also of those that are not in a list of likely ones.
     # What is further down has a weight of less than 2^-126.
     least_value = tl.maximum(top - 126.0 / rate, -3.4e38)
     lightest = _flip(least_value.to(tl.int32, bitcast=True)) - 1
-    nothing = wanted * 0 + MINUS_INFINITY_KEY - 1
-    p_key, above, mass = _search(start, vocab, nothing, top, rate, wanted, 0.0, BELOW_COUNT, BLOCK)
-    p_ties = wanted - above
-    total = mass + p_ties.to(tl.float32) * _weight_of(p_key, top, rate)
+    p_ties = k * 0
+    p_key = p_ties + LEAST_KEY
+    if k > 0:
+        wanted = tl.minimum(k, vocab)
+        p_key, above, mass = _search(
+            start, vocab, p_ties + MINUS_INFINITY_KEY - 1, top, rate, wanted, 0.0, BELOW_COUNT,
+            BLOCK,
+        )  # fmt: skip
+        p_ties = wanted - above
+        total = mass + p_ties.to(tl.float32) * _weight_of(p_key, top, rate)
     if p < 1.0:
         k_key = p_key
         k_ties = p_ties
@@ -210,14 +275,14 @@ def _by_order(start, vocab, top, rate, k, p, least, number, BLOCK: tl.constexpr)
 @triton.jit
 def sample(
     tokens_ptr, sound_ptr, logits_ptr, temperatures_ptr, top_k_ptr, top_p_ptr, min_p_ptr,
-    numbers_ptr, vocab, row_stride, BLOCK: tl.constexpr,
+    numbers_ptr, values_ptr, ids_ptr, vocab, row_stride, BLOCK: tl.constexpr,
 ):  # fmt: skip
     row = tl.program_id(0).to(tl.int64)
     start = logits_ptr + row * row_stride
     best = tl.full([BLOCK], -float("inf"), tl.float32)
     best_ids = tl.zeros([BLOCK], tl.int32)
     broken = tl.zeros([BLOCK], tl.int32)
-    for base in range(0, vocab, BLOCK):
+    for base in tl.range(0, vocab, BLOCK, num_stages=AHEAD):
         x = _read(start, base, vocab, BLOCK)
         broken += (x != x).to(tl.int32)
         is_better = x > best
@@ -235,7 +300,16 @@ def sample(
         least = tl.load(min_p_ptr + row)
         number = tl.load(numbers_ptr + row)
         if (k > 0) | (p < 1.0):
-            token = _by_order(start, vocab, top, rate, k, p, least, number, BLOCK)
+            values = values_ptr + row * BLOCK
+            ids = ids_ptr + row * BLOCK
+            listed, total = _shortlist(start, vocab, top, rate, k, p, values, ids, BLOCK)
+            count = listed + 0
+            if listed == 0:
+                count = vocab
+                values = start
+            token = _by_order(values, count, top, rate, k, p, least, number, total, BLOCK)
+            if listed > 0:
+                token = tl.load(ids + token)
         else:
             token = _by_id(start, vocab, top, rate, least, number, BLOCK)
     tl.store(tokens_ptr + row, token.to(tl.int64))
