@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-import pytest
-
 from localpaged.engine.snapshot import EngineSnapshot
 from localpaged.remote.endpoint import Endpoint
 from localpaged.tui import chrome
 from localpaged.tui.paint import cells_of
-from testkit.screens import LARGE, SMALL, Stage, running
+from testkit.screens import LARGE, Stage, running
 from testkit.scripted_endpoint import (
     STREAM_HEAD,
     ScriptedEndpoint,
@@ -21,8 +19,8 @@ from testkit.scripted_endpoint import (
     stream,
     usage,
 )
+from testkit.sizes import SIZES
 
-SIZES = pytest.mark.parametrize("size", [SMALL, LARGE], ids=["80x24", "140x40"])
 REASON = {
     "tokens": "box is an endpoint: its tokens are not known here",
     "blocks": "box is an endpoint: its KV memory is elsewhere",
@@ -31,11 +29,6 @@ REASON = {
     "why": "box is an endpoint: what it had cached is not told",
     "context": "box is an endpoint: its tokenizer is not here",
 }
-
-
-async def said(shown: Stage, text: str) -> None:
-    await shown.write(text)
-    await shown.press("enter")
 
 
 @SIZES
@@ -47,7 +40,7 @@ async def test_an_endpoint_answers_in_the_chat_like_a_model_here(begin, endpoint
         await shown.until_shown("endpoint")
         assert f"box  {endpoint.url[7:-3]}" in shown.text.splitlines()[0]
         assert "KV " not in shown.text.splitlines()[0]
-        await said(shown, "Hi")
+        await shown.say("Hi")
         await shown.until_shown("Hello there")
         await shown.until_shown("2 tok")
         assert "prompt 1,234 tok" in shown.text and "cached" not in shown.text
@@ -57,14 +50,14 @@ async def test_every_way_to_what_it_cannot_do_tells_the_reason(begin, endpoint, 
     run = begin(endpoint)
     async with running(run.service, size=LARGE) as (app, pilot):
         shown = Stage(app, pilot, run.service, None)
-        await said(shown, "Hi")
+        await shown.say("Hi")
         await shown.until_shown("Hello, world")
         told: list[str] = []
         monkeypatch.setattr(app, "tell", lambda text, **options: told.append(text))
         for command, reason in REASON.items():
-            await said(shown, f"/{command}")
+            await shown.say(f"/{command}")
             assert (told.pop(), shown.prompt.text) == (f"{reason}.", "")
-        await said(shown, "/pin system")
+        await shown.say("/pin system")
         assert (told.pop(), shown.prompt.text) == (f"{REASON['pin']}.", "/pin system")
         await shown.press("ctrl+u", "f3")
         assert told.pop() == f"{REASON['blocks']}."
@@ -80,7 +73,7 @@ async def test_palette_and_help_show_it_greyed_out_with_the_reason(begin, endpoi
     run = begin(endpoint)
     async with running(run.service, size=size) as (app, pilot):
         shown = Stage(app, pilot, run.service, None)
-        await said(shown, "Hi")
+        await shown.say("Hi")
         await shown.until_shown("Hello, world")
         await shown.press("ctrl+p")
         await shown.press(*"KVmemory")
@@ -100,7 +93,7 @@ async def test_the_options_dialog_greys_out_what_the_server_does_not_know(begin,
     run = begin(endpoint)
     async with running(run.service, size=LARGE) as (app, pilot):
         shown = Stage(app, pilot, run.service, None)
-        await said(shown, "Hi")
+        await shown.say("Hi")
         await shown.until_shown("Hello, world")
         await shown.press("ctrl+o")
         await shown.until_shown("box does not know top_k")
@@ -134,7 +127,7 @@ async def test_an_endpoint_that_is_away_is_told_and_the_message_can_be_sent_agai
     run = begin(endpoint)
     async with running(run.service, size=size) as (app, pilot):
         shown = Stage(app, pilot, run.service, None)
-        await said(shown, "Are you there?")
+        await shown.say("Are you there?")
         await shown.until_shown("the server failed (HTTP 500): boom [b]␛[2J")
         assert "Are you there?" in shown.text
         await shown.press("ctrl+r")
@@ -146,7 +139,7 @@ async def test_an_answer_that_broke_off_keeps_its_text_and_offers_to_go_on(begin
     run = begin(endpoint, kind="vllm")
     async with running(run.service, size=LARGE) as (app, pilot):
         shown = Stage(app, pilot, run.service, None)
-        await said(shown, "A story")
+        await shown.say("A story")
         await shown.until_shown("the connection was lost in the middle")
         await shown.press("f5")
         await shown.until_shown("Once upon a time.")
@@ -159,7 +152,7 @@ async def test_where_no_answer_can_go_on_that_is_told_before_anything_changes(
     run = begin(endpoint)
     async with running(run.service, size=LARGE) as (app, pilot):
         shown = Stage(app, pilot, run.service, None)
-        await said(shown, "A story")
+        await shown.say("A story")
         await shown.until_shown("Once upon")
         await shown.until(lambda: not shown.last_answer.is_open)
         told: list[str] = []
@@ -175,12 +168,12 @@ async def test_a_model_can_be_chosen_by_its_address_in_the_chat(begin, endpoint)
     run = begin(endpoint)
     async with running(run.service, size=LARGE) as (app, pilot):
         shown = Stage(app, pilot, run.service, None)
-        await said(shown, "/model http://me:secret@host/v1#m")
+        await shown.say("/model http://me:secret@host/v1#m")
         await shown.until_shown("no user and password")
         await shown.press("ctrl+u")
         other = endpoint.url.replace("127.0.0.1", "localhost")
-        await said(shown, f"/model {other}#m1")
-        await said(shown, "Hi")
+        await shown.say(f"/model {other}#m1")
+        await shown.say("Hi")
         await shown.until_shown("Hello, world")
         turn = run.service.transcript(app.workspace.current.id)[-1].turn
         assert turn.model == f"m1@{other[7:-3]}"
@@ -193,7 +186,7 @@ async def test_while_it_answers_no_tokens_are_invented(begin, endpoint):
     run = begin(endpoint)
     async with running(run.service, size=LARGE) as (app, pilot):
         shown = Stage(app, pilot, run.service, None)
-        await said(shown, "Hi")
+        await shown.say("Hi")
         await shown.until_shown("answering")
         assert " tok" not in shown.text
         endpoint.go_on.set()
@@ -210,7 +203,7 @@ async def test_an_attached_file_is_told_without_a_price_and_why(
         await shown.until_shown("endpoint")
         told: list[str] = []
         monkeypatch.setattr(app, "tell", lambda text, **options: told.append(text))
-        await said(shown, f"/attach {tmp_path / 'notes.txt'}")
+        await shown.say(f"/attach {tmp_path / 'notes.txt'}")
         await shown.until(lambda: bool(told))
         assert told == ["notes.txt is attached; box is an endpoint: its tokenizer is not here."]
 
@@ -220,7 +213,7 @@ async def test_a_compare_has_answers_of_endpoints_side_by_side(begin, endpoint):
         run = begin(endpoint, Endpoint("other", other.url, "m1"))
         async with running(run.service, size=LARGE) as (app, pilot):
             shown = Stage(app, pilot, run.service, None)
-            await said(shown, "/compare m=box,other Who are you?")
+            await shown.say("/compare m=box,other Who are you?")
             await shown.until_shown("Hello, world")
             await shown.until_shown("By the other")
             assert "prompt 0 tok" not in shown.text and "2 answers" in shown.text

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from localpaged.engine.events import LoadEvent
 from localpaged.engine.finish_reason import FinishReason
 from localpaged.engine.params import SamplingParams
@@ -11,10 +9,10 @@ from localpaged.errors import BadModelFile, StepFailed
 from localpaged.store.rows import TurnStatus
 from testkit.fake_model import read_prompt
 from testkit.past_chats import write_chat
-from testkit.screens import LARGE, SMALL, open_service, stage
+from testkit.screens import open_service, stage
 from testkit.scripted_engine import MIB, Answer, ScriptedEngine
+from testkit.sizes import SIZES
 
-SIZES = pytest.mark.parametrize("size", [SMALL, LARGE], ids=["80x24", "140x40"])
 LONG = tuple(f"word{n} " for n in range(400))
 
 
@@ -60,8 +58,7 @@ async def test_a_model_that_cannot_be_loaded_is_told_and_history_stays_readable(
             await shown.until_shown("The file is cut.")
             assert "Fetch it again." in shown.text
             assert "Hello, world." in shown.text
-            await shown.write("kept")
-            await shown.press("enter")
+            await shown.say("kept")
             assert shown.prompt.text == "kept"
             assert broken.submitted == []
 
@@ -99,8 +96,7 @@ async def test_a_message_sent_while_an_answer_runs_waits_behind_it():
     with open_service(engine) as service:
         async with stage(service, engine) as shown:
             await shown.ask("first")
-            await shown.write("second")
-            await shown.press("enter")
+            await shown.say("second")
             assert "❯ second" in shown.text
             assert "queued" in shown.text
             engine.run_until_idle()

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
-
 from localpaged.tui.ascii_filter import TWINS
 from localpaged.tui.glyphs import ASCII
 from testkit.past_chats import write_chat
-from testkit.screens import LARGE, SMALL, open_service, screen_lines, stage
+from testkit.screens import open_service, screen_lines, stage
 from testkit.scripted_engine import ScriptedEngine
+from testkit.sizes import SIZES
 
-SIZES = pytest.mark.parametrize("size", [SMALL, LARGE], ids=["80x24", "140x40"])
 TABLE = "| a | b |\n|---|---|\n| 1 | 2 |\n\n---\n\n> quoted\n\n- one\n\n```\ncode\n```\n"
 
 

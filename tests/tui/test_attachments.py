@@ -16,10 +16,10 @@ from localpaged.tui.glyphs import ASCII
 from localpaged.tui.screens.confirm import ConfirmScreen
 from testkit.builders import ready_model
 from testkit.fake_model import FakeChatModel
-from testkit.screens import LARGE, SMALL, open_service, paste, stage
+from testkit.screens import LARGE, open_service, paste, stage
 from testkit.scripted_engine import ScriptedEngine
+from testkit.sizes import SIZES
 
-SIZES = pytest.mark.parametrize("size", [SMALL, LARGE], ids=["80x24", "140x40"])
 LINES = "\n".join(f"line {n}" for n in range(312))
 LABEL = "[notes.txt 312 lines · 2,724 tok · 171 blocks]"
 BLOCK = f"File: notes.txt\n```txt\n{LINES}\n```"
@@ -158,13 +158,11 @@ async def test_a_file_is_a_label_with_its_price_and_is_sent_as_a_block(size, not
     engine = ScriptedEngine(lambda request: ("ok",))
     with open_service(engine) as service:
         async with stage(service, engine, size=size) as shown:
-            await shown.write(f"/attach {notes}")
-            await shown.press("enter")
+            await shown.say(f"/attach {notes}")
             await shown.until(lambda: LABEL in shown.prompt.text)
             await shown.until_shown("notes.txt is attached")
             assert "171 KV blocks" in shown.text
-            await shown.write(" What is it?")
-            await shown.press("enter")
+            await shown.say(" What is it?")
             question = shown.app.workspace.current.entries[0]
             assert question.text == f"{BLOCK}\nWhat is it?"
 
@@ -268,14 +266,12 @@ async def test_a_file_that_cannot_be_attached_is_told_literally(tmp_path):
     engine = ScriptedEngine()
     with open_service(engine) as service:
         async with stage(service, engine, size=LARGE) as shown:
-            await shown.write(f"/attach {tmp_path}/[red]x[/]\u202e")
-            await shown.press("enter")
+            await shown.say(f"/attach {tmp_path}/[red]x[/]\u202e")
             await shown.until_shown("[red]x[/]<U+202E>")
             assert visible(shown.text, multiline=True) == shown.text
             assert shown.prompt.draft.full == f"/attach {tmp_path}/[red]x[/]\u202e"
             shown.prompt.text = ""
-            await shown.write("/attach")
-            await shown.press("enter")
+            await shown.say("/attach")
             assert "Attach a text file" in shown.text
             await shown.press("escape")
             assert shown.prompt.text == ""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 from rich.style import Style
 from textual.style import Style as TextualStyle
 from textual.widgets import Static
@@ -20,6 +19,7 @@ from localpaged.tui.theme import ANSI, LIGHT, PLAIN
 from testkit.fake_model import piece_id
 from testkit.screens import LARGE, SMALL, open_service, stage
 from testkit.scripted_engine import ScriptedEngine
+from testkit.sizes import SIZES
 
 SYSTEM = tuple(map(ord, "You are a careful librarian. " * 4))[:96]
 HOSTILE = "\x1b[31m[b]$x[/b]\u202eevil\u200b\n"
@@ -55,7 +55,7 @@ async def look(shown) -> None:
     await shown.beat()
 
 
-@pytest.mark.parametrize("size", [SMALL, LARGE])
+@SIZES
 async def test_the_map_tells_shares_chats_and_what_sharing_saves(size):
     engine = ScriptedEngine(total_blocks=64)
     with open_service(engine) as service:
@@ -122,7 +122,7 @@ async def test_the_cursor_moves_over_blocks_and_shows_their_text():
             assert screen.block_map.cursor == 0
 
 
-@pytest.mark.parametrize("size", [SMALL, LARGE])
+@SIZES
 async def test_a_branch_is_pinned_and_unpinned_and_evicted_from_the_tree(size):
     engine = ScriptedEngine(total_blocks=64)
     with open_service(engine) as service:
@@ -150,7 +150,7 @@ async def test_a_branch_is_pinned_and_unpinned_and_evicted_from_the_tree(size):
             assert engine.inspect().result().count(BlockState.FREE) == 64
 
 
-@pytest.mark.parametrize("size", [SMALL, LARGE])
+@SIZES
 async def test_evicting_others_below_is_asked_first_with_what_is_lost(size):
     engine = ScriptedEngine(total_blocks=64)
     with open_service(engine) as service:
@@ -412,8 +412,7 @@ async def test_a_prompt_that_fills_no_block_is_not_said_to_be_pinned():
         async with stage(service, engine) as shown:
             await shown.ask("x")
             await shown.answer()
-            await shown.write("/pin")
-            await shown.press("enter")
+            await shown.say("/pin")
             await shown.until_shown("shorter than one block of 16 tokens")
 
 
@@ -421,8 +420,7 @@ async def test_a_chat_and_its_system_text_are_pinned_by_command():
     engine = ScriptedEngine([["It is "] * 40], total_blocks=64)
     with open_service(engine) as service:
         async with stage(service, engine) as shown:
-            await shown.write("/pin")
-            await shown.press("enter")
+            await shown.say("/pin")
             await shown.until_shown("nothing to pin yet")
             chat = service.new_chat(system="You are a careful librarian who knows.")
             shown.app.workspace.refresh()
@@ -436,12 +434,10 @@ async def test_a_chat_and_its_system_text_are_pinned_by_command():
                 ("/unpin", "Nothing of this chat is pinned"),
                 ("/pin everything", "/pin keeps the chat so far"),
             ):
-                await shown.write(command)
-                await shown.press("enter")
+                await shown.say(command)
                 await shown.until_shown(told)
             engine.reserved_blocks = 60
             shown.prompt.text = ""
-            await shown.write("/pin")
-            await shown.press("enter")
+            await shown.say("/pin")
             await shown.until_shown("one full context needs 60")
             assert engine.kv.pins.keys == ()

@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
-
 from localpaged.tui.screens.picker import PickerScreen
-from testkit.screens import LARGE, SMALL, Stage, open_service, stage
+from testkit.screens import open_service, stage
 from testkit.scripted_engine import ScriptedEngine
+from testkit.sizes import SIZES
 
-SIZES = pytest.mark.parametrize("size", [SMALL, LARGE], ids=["80x24", "140x40"])
 HOSTILE = "[b]\x1b[31mred\u202e\u200b"
-
-
-async def command(shown: Stage, text: str) -> None:
-    await shown.write(text)
-    await shown.press("enter")
 
 
 @SIZES
@@ -29,7 +22,7 @@ async def test_the_ways_are_listed_and_one_of_them_is_shown(size):
             await shown.answer()
             await shown.ask("and then?")
             await shown.answer()
-            await command(shown, "/tree")
+            await shown.say("/tree")
             await shown.until(lambda: isinstance(shown.dialog, PickerScreen))
             await shown.settle()
             rows = [line for line in shown.text.split("\n") if "message" in line]
@@ -41,7 +34,7 @@ async def test_the_ways_are_listed_and_one_of_them_is_shown(size):
             await shown.until(lambda: shown.dialog is None)
             await shown.beat()
             assert "first answer" in shown.text and "and then?" not in shown.text
-            await command(shown, "/tree")
+            await shown.say("/tree")
             await shown.until(lambda: isinstance(shown.dialog, PickerScreen))
             await shown.settle()
             await shown.press("down", "enter")
@@ -54,11 +47,11 @@ async def test_a_chat_of_one_way_says_how_others_come_to_be():
     engine = ScriptedEngine()
     with open_service(engine) as service:
         async with stage(service, engine) as shown:
-            await command(shown, "/tree")
+            await shown.say("/tree")
             assert "Nothing has been asked here yet." in shown.text
             await shown.ask("why?")
             await shown.answer()
-            await command(shown, "/tree")
+            await shown.say("/tree")
             await shown.until_shown("This chat has one way. ^R, edits and forks make others.")
 
 
@@ -68,11 +61,11 @@ async def test_names_of_other_programs_do_what_they_do_there():
         async with stage(service, engine) as shown:
             await shown.ask("why?")
             await shown.step()
-            await command(shown, "/title Another")
+            await shown.say("/title Another")
             assert shown.app.workspace.current.title == "Another"
             await shown.press("escape")
             await shown.answer()
-            await command(shown, "/resume")
+            await shown.say("/resume")
             await shown.until(lambda: len(engine.submitted) == 2)
 
 

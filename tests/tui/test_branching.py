@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
-
 from localpaged.store.rows import TurnStatus
 from localpaged.tui.glyphs import ASCII
 from testkit.going_back import answered, finish, lines, numbered, read
 from testkit.screens import LARGE, SMALL, open_service, stage
 from testkit.scripted_engine import ScriptedEngine
-
-SIZES = pytest.mark.parametrize("size", [SMALL, LARGE], ids=["80x24", "140x40"])
+from testkit.sizes import SIZES
 
 
 @SIZES
@@ -53,8 +50,7 @@ async def test_a_running_answer_is_stopped_and_made_again(size):
     with open_service(engine) as service:
         async with stage(service, engine, size=size) as shown:
             await shown.ask("q")
-            await shown.write("follows")
-            await shown.press("enter")
+            await shown.say("follows")
             await shown.step(2)
             await shown.press("ctrl+r")
             assert lines(shown) == ["q", "", "follows", ""]
@@ -149,8 +145,7 @@ async def test_slash_commands_do_what_the_keys_do():
         async with stage(service, engine) as shown:
             await answered(shown, "q")
             for name, expected in (("/regenerate", 2), ("/edit", 2), ("/fork", 2)):
-                await shown.write(name)
-                await shown.press("enter")
+                await shown.say(name)
                 await finish(shown)
                 assert len(engine.submitted) == expected
                 if name == "/edit":
@@ -204,8 +199,7 @@ async def test_a_message_that_waits_is_neither_edited_nor_forked_at():
     with open_service(engine) as service:
         async with stage(service, engine) as shown:
             await shown.ask("running")
-            await shown.write("waiting")
-            await shown.press("enter")
+            await shown.say("waiting")
             for key, told in (("e", "waits for its turn"), ("f", "no place in the chat yet")):
                 await read(shown, "k", "k", key)
                 assert told in shown.text

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from localpaged.errors import StepFailed
 from localpaged.store.rows import TurnStatus
 from localpaged.tui.glyphs import ASCII
@@ -11,10 +9,10 @@ from localpaged.tui.screens.picker import PickerScreen
 from localpaged.tui.screens.rename import RenameScreen
 from testkit.fake_model import read_prompt
 from testkit.past_chats import write_chat
-from testkit.screens import LARGE, SMALL, open_service, stage
+from testkit.screens import LARGE, open_service, stage
 from testkit.scripted_engine import Answer, ScriptedEngine
+from testkit.sizes import SIZES
 
-SIZES = pytest.mark.parametrize("size", [SMALL, LARGE], ids=["80x24", "140x40"])
 LONG = tuple(f"word{n} " for n in range(400))
 
 
@@ -106,8 +104,7 @@ async def test_renaming_by_slash_command():
     with open_service(engine) as service:
         async with stage(service, engine) as shown:
             await shown.ask("old name")
-            await shown.write("/rename Other name")
-            await shown.press("enter")
+            await shown.say("/rename Other name")
             assert "Other name" in shown.text
             assert shown.prompt.text == ""
 

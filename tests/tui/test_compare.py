@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from localpaged.engine.params import Request
 from localpaged.errors import StepFailed
 from localpaged.store.rows import TurnStatus
@@ -14,8 +12,8 @@ from testkit.fake_model import read_prompt
 from testkit.fake_shelf import FakeShelf
 from testkit.screens import LARGE, SMALL, open_service, stage
 from testkit.scripted_engine import Answer, ScriptedEngine
+from testkit.sizes import SIZES
 
-SIZES = pytest.mark.parametrize("size", [SMALL, LARGE], ids=["80x24", "140x40"])
 HOSTILE = "[b]x[/b] \x1b[31mred\x1b[0m \x1b]52;c;aGk=\x07 a\u202eb\u200bc \udcff \x9b5n end"
 
 
@@ -124,8 +122,7 @@ async def test_escape_stops_the_selected_answer_then_leaves_and_the_others_go_on
         assert len(shown.app.workspace.running) == 1
         await shown.answer()
         assert shown.app.workspace._watched == {}
-        await shown.write("/compares")
-        await shown.press("enter")
+        await shown.say("/compares")
         assert "Sky?" in shown.text and "2 answers" in shown.text
         await shown.press("enter")
         again = shown.app.screen
@@ -337,8 +334,7 @@ async def test_a_model_that_loads_tells_how_far_it_is_in_its_pane():
     engine.further.holds_back = True
     with open_service(engine, shelf=FakeShelf("fake-model", "other")) as service:
         async with stage(service, engine, size=LARGE) as shown:
-            await shown.write("/compare m=fake-model,other Sky?")
-            await shown.press("enter")
+            await shown.say("/compare m=fake-model,other Sky?")
             await submitted(shown, 2)
             await shown.step()
             assert "loading: allocating KV 100 %" in shown.text

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import pytest
-
 from localpaged.store.scope import ChatScope
 from localpaged.tui.screens.blocks import BlocksScreen
 from localpaged.tui.screens.compare import CompareScreen
 from localpaged.tui.screens.history import HistoryScreen
 from testkit.comparing import comparing, finish, texts
-from testkit.screens import LARGE, SMALL, Stage
+from testkit.screens import Stage
+from testkit.sizes import SIZES
 
-SIZES = pytest.mark.parametrize("size", [SMALL, LARGE], ids=["80x24", "140x40"])
 HOSTILE = "why\x1b]52;c;aGk=\x07 [b]sky\u202e?"
 
 

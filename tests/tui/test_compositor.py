@@ -15,10 +15,10 @@ from textual.widgets import Static
 from localpaged.tui.compositor import FrugalCompositor, OwnScreen
 from testkit.glass import Glass
 from testkit.past_chats import write_chat
-from testkit.screens import LARGE, SMALL, open_service, stage
+from testkit.screens import open_service, stage
 from testkit.scripted_engine import ScriptedEngine
+from testkit.sizes import SIZES
 
-SIZES = pytest.mark.parametrize("size", [SMALL, LARGE])
 OVER_THE_CHAT = ((), ("f1",), ("ctrl+p",), ("f3",), ("f6",))
 
 

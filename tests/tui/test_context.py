@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from concurrent.futures import Future
 
-import pytest
-
 from localpaged.chat.context_room import SUMMARY_REQUEST
 from localpaged.engine.events import ReadyEvent
 from localpaged.engine.finish_reason import FinishReason
@@ -14,10 +12,10 @@ from localpaged.tui.screens.context import ContextScreen
 from localpaged.tui.screens.picker import PickerScreen
 from testkit.fake_model import read_prompt
 from testkit.past_chats import write_chat
-from testkit.screens import LARGE, SMALL, TIMEOUT_S, Stage, open_service, stage
+from testkit.screens import LARGE, TIMEOUT_S, Stage, open_service, stage
 from testkit.scripted_engine import Answer, ScriptedEngine
+from testkit.sizes import SIZES
 
-SIZES = pytest.mark.parametrize("size", [SMALL, LARGE], ids=["80x24", "140x40"])
 NOT_SHOWN = "earlier messages are not shown to the model"
 
 
@@ -60,8 +58,7 @@ async def test_a_question_without_room_offers_the_ways_on_and_stopping_changes_n
             assert "/context shows" in shown.text
             assert "context 615 of 600  15 too many" in shown.text
             assert service.transcript(shown.app.workspace.current.id) == before
-            await shown.write("/context")
-            await shown.press("enter")
+            await shown.say("/context")
             await shown.until(lambda: isinstance(shown.dialog, ContextScreen))
             await shown.settle()
             await shown.press("escape")
@@ -84,11 +81,9 @@ async def test_sliding_asks_again_and_shows_where_the_view_begins():
             line = next(n for n, row in enumerate(rows) if f"── {NOT_SHOWN} ──" in row)
             assert "2222" in rows[line + 2]
             shown.transcript.focus()
-            await shown.write("/show-all")
-            await shown.press("enter")
+            await shown.say("/show-all")
             assert NOT_SHOWN not in shown.text
-            await shown.write("/show-all")
-            await shown.press("enter")
+            await shown.say("/show-all")
             await shown.until_shown("The model is shown the whole chat.")
 
 
@@ -211,8 +206,7 @@ async def test_a_chat_that_fits_has_nothing_to_choose_and_is_told_so():
         async with stage(service, engine) as shown:
             await shown.ask("x")
             await shown.answer()
-            await shown.write("/context")
-            await shown.press("enter")
+            await shown.say("/context")
             await shown.until_shown("The whole chat fits: ")
             assert " of 600 tokens." in shown.text
             assert shown.dialog is None
@@ -242,8 +236,7 @@ async def test_a_chat_in_the_background_waits_with_its_choice():
             assert shown.dialog is None
             await shown.press("alt+2")
             assert "/context shows" in shown.text
-            await shown.write("/context")
-            await shown.press("enter")
+            await shown.say("/context")
             await shown.until(lambda: isinstance(shown.dialog, ContextScreen))
             await shown.settle()
             assert "Stop here" in shown.text
@@ -307,6 +300,5 @@ async def test_without_a_way_on_nothing_asks_by_itself():
             await shown.beat()
             assert shown.dialog is None
             assert "/context shows" in shown.text
-            await shown.write("/context")
-            await shown.press("enter")
+            await shown.say("/context")
             await shown.until(lambda: isinstance(shown.dialog, ContextScreen))

@@ -6,9 +6,9 @@ import pytest
 
 from testkit.fake_model import read_prompt
 from testkit.going_back import answered, finish, lines, numbered, read
-from testkit.screens import LARGE, SMALL, open_service, stage
+from testkit.screens import LARGE, open_service, stage
+from testkit.sizes import SIZES
 
-SIZES = pytest.mark.parametrize("size", [SMALL, LARGE], ids=["80x24", "140x40"])
 HOSTILE = "[bold]x[/] \x1b[31mred\x1b]0;t\x07 \u202eabc\u200b \ud83d end"
 
 
@@ -24,8 +24,7 @@ async def test_a_message_is_edited_as_a_branch(size):
             assert shown.app.focused is shown.prompt
             assert "editing a message" in shown.text
             assert "Esc leaves it" in shown.text
-            await shown.write(", better")
-            await shown.press("enter")
+            await shown.say(", better")
             assert shown.prompt.text == "half a thought"
             assert "editing a message" not in shown.text
             await finish(shown)
@@ -125,8 +124,7 @@ async def test_an_edit_that_is_refused_stays_in_the_prompt():
             await answered(shown, "first")
             await read(shown, "e")
             service.delete(shown.app.workspace.current.id)
-            await shown.write("!")
-            await shown.press("enter")
+            await shown.say("!")
             assert "is deleted" in shown.text
             assert shown.prompt.text == "first!"
             assert "editing a message" in shown.text

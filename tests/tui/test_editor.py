@@ -170,7 +170,6 @@ async def test_slash_system_without_a_text_edits_the_system_prompt(editor_is):
     with open_service(engine) as service:
         async with stage(service, engine) as shown:
             shown.app.suspend = nullcontext
-            await shown.write("/system")
-            await shown.press("enter")
+            await shown.say("/system")
             assert service.chats()[0].system == "Be brief.\nBe kind."
             assert "Be kind." in shown.text

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import pytest
-
 from localpaged.tui.screens.find import FindScreen
 from testkit.past_chats import write_chat
-from testkit.screens import LARGE, SMALL, Stage, open_service, stage
+from testkit.screens import Stage, open_service, stage
 from testkit.scripted_engine import ScriptedEngine
-
-SIZES = pytest.mark.parametrize("size", [SMALL, LARGE], ids=["80x24", "140x40"])
+from testkit.sizes import SIZES
 
 
 async def find(shown: Stage, text: str) -> None:
@@ -101,8 +98,7 @@ async def test_the_slash_command_finds_and_leaving_ends_it():
     engine = ScriptedEngine()
     with open_service(engine) as service:
         async with stage(service, engine) as shown:
-            await shown.write("/find answer")
-            await shown.press("enter")
+            await shown.say("/find answer")
             assert found_text(shown) == "an answer"
             assert "lines below" not in shown.text
             await shown.press("i")

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import pytest
-
 from localpaged.tui.notices import Notices
 from testkit.past_chats import write_chat
-from testkit.screens import LARGE, SMALL, open_service, stage
+from testkit.screens import open_service, stage
 from testkit.scripted_engine import ScriptedEngine
-
-SIZES = pytest.mark.parametrize("size", [SMALL, LARGE], ids=["80x24", "140x40"])
+from testkit.sizes import SIZES
 
 
 @SIZES

@@ -9,10 +9,10 @@ from localpaged.tui.keys import GROUPS, IN_BLOCKS, IN_COMPARE, IN_HISTORY, IN_TO
 from localpaged.tui.paint import cells_of
 from localpaged.tui.screens.help import HelpScreen
 from testkit.comparing import comparing, finish
-from testkit.screens import LARGE, SMALL, Stage, open_service, stage
+from testkit.screens import Stage, open_service, stage
 from testkit.scripted_engine import ScriptedEngine
+from testkit.sizes import SIZES
 
-SIZES = pytest.mark.parametrize("size", [SMALL, LARGE], ids=["80x24", "140x40"])
 HINTS = [Hint("a", "first"), Hint("b", "second"), Hint("c", "third", SOON), Hint("F1", "x", FIRST)]
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import threading
 
-import pytest
-
 from localpaged.plain_text import visible
 from localpaged.store.scope import ChatScope
 from localpaged.store.store import Store
@@ -17,8 +15,8 @@ from localpaged.tui.screens.rename import RenameScreen
 from testkit.past_chats import write_chat
 from testkit.screens import LARGE, SMALL, Stage, open_service, stage
 from testkit.scripted_engine import ScriptedEngine
+from testkit.sizes import SIZES
 
-SIZES = pytest.mark.parametrize("size", [SMALL, LARGE], ids=["80x24", "140x40"])
 HOSTILE = "A\x1b]52;c;SGVsbG8=\x07\x1b[2J\u202e\u200b [red]x[/] [@click=app.quit]y[/] needle"
 
 
@@ -97,8 +95,7 @@ async def test_the_slash_command_searches_at_once():
     engine = ScriptedEngine()
     with open_service(engine) as service:
         async with stage(service, engine) as shown:
-            await shown.write("/search apples")
-            await shown.press("enter")
+            await shown.say("/search apples")
             await read(shown)
             assert "about apples" in shown.text
             await shown.burst("ctrl+u", *"身份")
@@ -215,8 +212,7 @@ async def test_archiving_in_the_list_of_chats_and_by_name():
             shown.sidebar.focus()
             await shown.press("a")
             assert shown.app.workspace.current.title == "Users"
-            await shown.write("/archive")
-            await shown.press("enter")
+            await shown.say("/archive")
             assert [c.title for c in service.chats()] == ["Fruit"]
             assert len(service.history.chats(ChatScope.ARCHIVED)) == 2
             await open_history(shown, "identity")

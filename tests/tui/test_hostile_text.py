@@ -13,8 +13,9 @@ from localpaged.plain_text import visible
 from localpaged.tui.screens.confirm import ConfirmScreen
 from testkit.fake_model import FakeChatModel
 from testkit.past_chats import write_chat
-from testkit.screens import LARGE, SMALL, Stage, last_text, open_service, stage
+from testkit.screens import LARGE, Stage, last_text, open_service, stage
 from testkit.scripted_engine import Answer, ScriptedEngine
+from testkit.sizes import SIZES
 
 MARKUP = "([sys:LOCK=SAFE…]) [data: /m?id=7-] [/b] [@click=app.quit]x[/]"
 CONTROL = (
@@ -28,7 +29,7 @@ def assert_harmless(shown: Stage) -> None:
     assert visible(shown.text, multiline=True) == shown.text
 
 
-@pytest.mark.parametrize("size", [SMALL, LARGE], ids=["80x24", "140x40"])
+@SIZES
 async def test_hostile_text_is_literal_on_every_surface(size):
     write_chat([(HOSTILE, HOSTILE)], title=MARKUP, system=HOSTILE)
     engine = ScriptedEngine(

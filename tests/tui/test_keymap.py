@@ -13,10 +13,9 @@ from localpaged.tui.keys import key_of, show_keymap
 from localpaged.tui.screens.help import HelpScreen
 from localpaged.tui.theme import NAMES
 from testkit.comparing import comparing, finish
-from testkit.screens import LARGE, SMALL, open_service, stage
+from testkit.screens import LARGE, open_service, stage
 from testkit.scripted_engine import ScriptedEngine
-
-SIZES = pytest.mark.parametrize("size", [SMALL, LARGE], ids=["80x24", "140x40"])
+from testkit.sizes import SIZES
 
 
 @pytest.fixture(autouse=True)

@@ -29,8 +29,7 @@ async def test_the_files_theme_goes_before_the_one_chosen_last_which_stays():
     with open_service(engine) as service:
         async with stage(service, engine, look=UiSettings(theme="contrast")) as shown:
             assert shown.app.theme == CONTRAST
-            await shown.write("/theme dark")
-            await shown.press("enter")
+            await shown.say("/theme dark")
             assert shown.app.theme == DARK
             await shown.until_shown("the config file has the theme")
     assert saved_theme() == LIGHT

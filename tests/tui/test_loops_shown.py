@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
-
 from localpaged.store.rows import TurnStatus
 from testkit.comparing import comparing
-from testkit.screens import LARGE, SMALL, open_service, stage
+from testkit.screens import open_service, stage
 from testkit.scripted_engine import ScriptedEngine
+from testkit.sizes import SIZES
 
-SIZES = pytest.mark.parametrize("size", [SMALL, LARGE], ids=["80x24", "140x40"])
 LOOP = ["over and over again [b]\x1b[31m. "] * 400
 
 
@@ -35,8 +33,7 @@ async def test_a_chat_can_have_it_switched_off():
     engine = ScriptedEngine([LOOP])
     with open_service(engine) as service:
         async with stage(service, engine) as shown:
-            await shown.write("/set stop_loops=off")
-            await shown.press("enter")
+            await shown.say("/set stop_loops=off")
             await shown.ask("sing")
             await shown.answer()
             assert shown.last_answer.status is TurnStatus.DONE

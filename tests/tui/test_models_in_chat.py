@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
-
 from localpaged.engine.params import Request
 from localpaged.errors import NoRoom
 from testkit.fake_shelf import FakeShelf
-from testkit.screens import LARGE, SMALL, open_service, stage
+from testkit.screens import LARGE, open_service, stage
 from testkit.scripted_engine import ScriptedEngine
-
-SIZES = pytest.mark.parametrize("size", [SMALL, LARGE], ids=["80x24", "140x40"])
+from testkit.sizes import SIZES
 
 
 def by_model(request: Request) -> list[str]:
@@ -24,8 +21,7 @@ async def test_the_top_line_tells_which_model_answers_the_chat(size):
     with open_service(engine, shelf=FakeShelf("fake-model", "other")) as service:
         async with stage(service, engine, size=size) as shown:
             assert "fake-model" in shown.text.splitlines()[0]
-            await shown.write("/model other")
-            await shown.press("enter")
+            await shown.say("/model other")
             await shown.beat()
             assert "other  not loaded yet" in shown.text.splitlines()[0]
             await shown.ask("question")
@@ -46,8 +42,7 @@ async def test_a_model_that_does_not_fit_is_told_in_the_chat_that_wanted_it(size
     engine.further.load_errors["other"] = NoRoom("other needs 4.50 GiB; 4.00 GiB are free.")
     with open_service(engine, shelf=FakeShelf("fake-model", "other")) as service:
         async with stage(service, engine, size=size) as shown:
-            await shown.write("/model other")
-            await shown.press("enter")
+            await shown.say("/model other")
             await shown.ask("question")
             await shown.answer()
             assert "other needs 4.50 GiB; 4.00 GiB are free." in shown.text
@@ -63,8 +58,7 @@ async def test_a_model_that_is_gone_is_told_and_the_default_answers():
     shelf = FakeShelf("fake-model", "other")
     with open_service(engine, shelf=shelf) as service:
         async with stage(service, engine, size=LARGE) as shown:
-            await shown.write("/model other")
-            await shown.press("enter")
+            await shown.say("/model other")
             shelf.names.remove("other")
             await shown.ask("question")
             await shown.until_shown("other is not here any more; fake-model answers.")
@@ -79,8 +73,7 @@ async def test_a_model_is_loaded_and_unloaded_by_command():
 
             async def command(text: str) -> None:
                 shown.prompt.clear()  # what was refused is given back
-                await shown.write(text)
-                await shown.press("enter")
+                await shown.say(text)
                 await shown.step()
 
             await command("/load other")

@@ -10,21 +10,16 @@ from localpaged.tui.screens.confirm import ConfirmScreen
 from localpaged.tui.screens.options import OptionsScreen
 from localpaged.tui.screens.picker import PickerScreen
 from testkit.fake_model import read_prompt
-from testkit.screens import LARGE, SMALL, open_service, stage
+from testkit.screens import LARGE, open_service, stage
 from testkit.scripted_engine import ScriptedEngine
+from testkit.sizes import SIZES
 
-SIZES = pytest.mark.parametrize("size", [SMALL, LARGE], ids=["80x24", "140x40"])
 HOSTILE = "[red]x[/] \x1b]0;t\x07 \u202eab\u200b {{j}}"
 
 
 def own(service) -> dict[str, object]:
     (chat,) = service.chats()
     return unpack_overrides(chat.options)
-
-
-async def command(shown, text: str) -> None:
-    await shown.write(text)
-    await shown.press("enter")
 
 
 def hello(request):
@@ -66,7 +61,7 @@ async def test_the_dialog_shows_what_the_chat_has_and_takes_defaults_again():
     engine = ScriptedEngine(hello)
     with open_service(engine) as service:
         async with stage(service, engine) as shown:
-            await command(shown, "/set temp=1.5 dry=on seed=7")
+            await shown.say("/set temp=1.5 dry=on seed=7")
             assert own(service) == {"temperature": 1.5, "dry": DRY_ON, "seed": 7}
             await shown.press("ctrl+o")
             assert "1.5 " in shown.text
@@ -81,9 +76,9 @@ async def test_a_value_may_stand_behind_its_name_with_a_blank_or_an_equals_sign(
     engine = ScriptedEngine(hello)
     with open_service(engine) as service:
         async with stage(service, engine) as shown:
-            await command(shown, "/set temperature 0.8 top_k=3 stop 'a b'")
+            await shown.say("/set temperature 0.8 top_k=3 stop 'a b'")
             assert own(service) == {"temperature": 0.8, "top_k": 3, "stop": ("a b",)}
-            await command(shown, "/set top_k= seed -1")
+            await shown.say("/set top_k= seed -1")
             assert shown.prompt.text == "/set top_k= seed -1"
 
 
@@ -124,12 +119,12 @@ async def test_the_price_of_another_system_prompt_is_told_first():
             await shown.press("ctrl+o", "shift+tab", "y")
             assert "1,204 tokens are read again" in shown.text
             await shown.press("escape")
-            await command(shown, "/system Be brief.")
+            await shown.say("/system Be brief.")
             assert isinstance(shown.dialog, ConfirmScreen)
             assert "1,204 tokens of this chat are read again." in shown.text
             await shown.press("n")
             assert service.chats()[0].system is None
-            await command(shown, "/system Be brief.")
+            await shown.say("/system Be brief.")
             await shown.press("y")
             assert service.chats()[0].system == "Be brief."
             assert "Be brief." in shown.text
@@ -139,8 +134,8 @@ async def test_options_survive_a_restart_and_stay_with_their_chat():
     engine = ScriptedEngine(hello)
     with open_service(engine) as service:
         async with stage(service, engine) as shown:
-            await command(shown, "/set top_k=3 stop='a b'")
-            await command(shown, "/system Be brief.")
+            await shown.say("/set top_k=3 stop='a b'")
+            await shown.say("/system Be brief.")
     engine = ScriptedEngine(hello)
     with open_service(engine) as service:
         async with stage(service, engine) as shown:
@@ -171,7 +166,7 @@ async def test_a_command_that_cannot_be_comes_back_with_the_reason():
     with open_service(engine) as service:
         async with stage(service, engine, size=LARGE) as shown:
             for typed, part in REFUSED:
-                await command(shown, typed)
+                await shown.say(typed)
                 await shown.until_shown(part)
                 assert shown.prompt.text == typed
                 shown.prompt.text = ""
@@ -182,10 +177,10 @@ async def test_an_empty_value_and_a_random_seed_are_the_defaults_again():
     engine = ScriptedEngine(hello)
     with open_service(engine) as service:
         async with stage(service, engine) as shown:
-            await command(shown, "/set temp=1 seed=7")
-            await command(shown, "/set temp=")
+            await shown.say("/set temp=1 seed=7")
+            await shown.say("/set temp=")
             assert own(service) == {"seed": 7}
-            await command(shown, "/seed random")
+            await shown.say("/seed random")
             assert own(service) == {}
 
 
@@ -193,7 +188,7 @@ async def test_a_model_is_chosen_by_typing_a_part_of_its_name():
     engine = ScriptedEngine(hello)
     with open_service(engine) as service:
         async with stage(service, engine) as shown:
-            await command(shown, "/model")
+            await shown.say("/model")
             assert isinstance(shown.dialog, PickerScreen)
             assert "fake-model" in shown.text
             await shown.press("enter")

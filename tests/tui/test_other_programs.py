@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from localpaged.chat.service import ChatService
 from localpaged.store.rows import TurnStatus
 from localpaged.store.store import Store
@@ -12,8 +10,9 @@ from localpaged.tui.session import Answer
 from testkit.builders import ready_model
 from testkit.going_back import finish, lines, numbered
 from testkit.past_chats import write_chat
-from testkit.screens import LARGE, SMALL, Stage, open_service, stage
+from testkit.screens import LARGE, Stage, open_service, stage
 from testkit.scripted_engine import ScriptedEngine
+from testkit.sizes import SIZES
 
 
 async def test_a_chat_that_another_program_makes_appears_in_the_list(monkeypatch):
@@ -170,7 +169,7 @@ def follow(shown: Stage) -> None:
     shown.app.beat()
 
 
-@pytest.mark.parametrize("size", [SMALL, LARGE], ids=["80x24", "140x40"])
+@SIZES
 async def test_a_second_screen_begins_a_new_chat_and_the_next_one_goes_on(size):
     ours, theirs, later = ScriptedEngine(), ScriptedEngine(), ScriptedEngine()
     with open_service(ours) as service:

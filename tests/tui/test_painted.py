@@ -12,8 +12,8 @@ from testkit.glass import Glass, Looker
 from testkit.past_chats import write_chat
 from testkit.screens import LARGE, SMALL, open_service, stage
 from testkit.scripted_engine import ScriptedEngine
+from testkit.sizes import SIZES
 
-SIZES = pytest.mark.parametrize("size", [SMALL, LARGE], ids=["80x24", "140x40"])
 LONG_THOUGHT = ["<think>", *(f"thought {number}\n\n" for number in range(40)), "</think>", "Yes."]
 
 

@@ -8,16 +8,15 @@ from localpaged.chat.prompt_text import PromptPiece, PromptText
 from localpaged.tui.screens.prompt_text import MOST_CHARS, PromptTextScreen, prompt_runs, title_of
 from testkit.glass import Looker
 from testkit.past_chats import write_chat
-from testkit.screens import LARGE, SMALL, Stage, open_service, stage
+from testkit.screens import LARGE, Stage, open_service, stage
 from testkit.scripted_engine import ScriptedEngine
+from testkit.sizes import SIZES
 
-SIZES = pytest.mark.parametrize("size", [SMALL, LARGE], ids=["80x24", "140x40"])
 HOSTILE = "\x1b[2J[b]x[/b] <user> \u202eevil"
 
 
 async def opened(shown: Stage) -> PromptTextScreen:
-    await shown.write("/prompt")
-    await shown.press("enter")
+    await shown.say("/prompt")
     for _ in range(200):
         await shown.beat()
         if isinstance(shown.dialog, PromptTextScreen):
@@ -31,8 +30,7 @@ async def test_what_was_read_is_shown_with_its_control_tokens(size):
     engine = ScriptedEngine([["an answer"]])
     with open_service(engine) as service:
         async with stage(service, engine, size=size) as shown:
-            await shown.write("/system be brief")
-            await shown.press("enter")
+            await shown.say("/system be brief")
             await shown.ask(HOSTILE)
             await shown.answer()
             num_tokens = len(engine.submitted[-1].prompt_ids)
@@ -63,8 +61,7 @@ async def test_an_empty_chat_has_none():
     engine = ScriptedEngine()
     with open_service(engine) as service:
         async with stage(service, engine) as shown:
-            await shown.write("/prompt")
-            await shown.press("enter")
+            await shown.say("/prompt")
             assert "no answer whose prompt" in shown.text
 
 

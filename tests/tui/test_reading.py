@@ -73,8 +73,7 @@ async def test_copy_as_a_command(copied):
     engine = ScriptedEngine()
     with open_service(engine) as service:
         async with stage(service, engine) as shown:
-            await shown.write("/copy")
-            await shown.press("enter")
+            await shown.say("/copy")
             assert copied == ["the answer"]
 
 

@@ -15,10 +15,10 @@ from localpaged.config_schema import KEYS
 from localpaged.tui.app import LocalPagedApp
 from localpaged.tui.screens.settings import SettingsScreen
 from localpaged.tui.settings_text import settings_runs
-from testkit.screens import LARGE, SMALL, Stage, open_service, stage
+from testkit.screens import LARGE, Stage, open_service, stage
 from testkit.scripted_engine import ScriptedEngine
+from testkit.sizes import SIZES
 
-SIZES = pytest.mark.parametrize("size", [SMALL, LARGE], ids=["80x24", "140x40"])
 HOSTILE = "\\u001b[2J[b]\\u202e\\u200b"
 
 
@@ -79,8 +79,7 @@ async def test_the_page_opens_by_key_and_command_and_leads_back(home, size):
                 assert shown.dialog is None
                 await opened(shown)
             await shown.press("escape")
-            await shown.write("/settings")
-            await shown.press("enter")
+            await shown.say("/settings")
             assert isinstance(shown.dialog, SettingsScreen)
 
 

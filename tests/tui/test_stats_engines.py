@@ -4,21 +4,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
-
 from localpaged.errors import StatsError
 from testkit.dashboards import dashboard
-from testkit.screens import LARGE, SMALL
+from testkit.screens import SMALL
 from testkit.scripted_stats import ScriptedSource, model, snapshot
-
-BOTH = pytest.mark.parametrize("size", [SMALL, LARGE])
+from testkit.sizes import SIZES
 
 
 def one(**changes) -> ScriptedSource:
     return ScriptedSource(a=snapshot(4_121, model(**changes)))
 
 
-@BOTH
+@SIZES
 async def test_several_engines_and_models_are_gone_through_both_ways(size):
     two = snapshot(2, model("first"), model("second"))
     source = ScriptedSource(a=snapshot(1, model("alone")), b=two)
@@ -38,7 +35,7 @@ async def test_one_engine_with_one_model_says_that_there_is_no_other():
         assert "One engine runs" in shown.text
 
 
-@BOTH
+@SIZES
 async def test_an_engine_that_ended_leaves_its_last_picture_marked_as_old(size):
     async with dashboard(one(), size=size) as shown:
         del shown.source.running["a"]
@@ -73,7 +70,7 @@ async def test_another_engine_that_was_there_all_the_time_is_offered_not_taken()
         assert "other" in shown.lines[0] and "live" in shown.lines[0]
 
 
-@BOTH
+@SIZES
 async def test_without_an_engine_it_says_how_to_start_one_and_waits(size):
     async with dashboard(ScriptedSource(), size=size) as shown:
         assert "No engine is running." in shown.text and "localpaged chat" in shown.text
@@ -93,7 +90,7 @@ async def test_a_program_that_loads_its_model_is_told_of():
         assert "decode" in shown.text
 
 
-@BOTH
+@SIZES
 async def test_what_cannot_be_read_is_told_and_the_last_picture_stays(size):
     async with dashboard(one(), size=size) as shown:
         shown.source.failures["a"] = StatsError("It speaks [b]9.0[/b].", hint="Use the same.")

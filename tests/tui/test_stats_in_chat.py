@@ -9,11 +9,11 @@ import pytest
 from localpaged.tui.screens.stats import ChatStatsScreen, OneAtATime
 from localpaged.tui.stats.socket_source import SocketSource
 from testkit.glass import Looker
-from testkit.screens import LARGE, SMALL, Stage, open_service, stage
+from testkit.screens import Stage, open_service, stage
 from testkit.scripted_engine import ScriptedEngine
 from testkit.scripted_stats import ScriptedSource, model, snapshot
+from testkit.sizes import SIZES
 
-SIZES = pytest.mark.parametrize("size", [SMALL, LARGE], ids=["80x24", "140x40"])
 HOSTILE = "\x1b[31m[b]$x[/b]\u202eevil"
 
 
@@ -84,8 +84,7 @@ async def test_the_command_opens_it_and_a_key_of_the_users_own_closes_it(source)
     engine = ScriptedEngine()
     with open_service(engine) as service:
         async with stage(service, engine, keymap={"stats": "f8"}) as shown:
-            await shown.write("/stats")
-            await shown.press("enter")
+            await shown.say("/stats")
             assert isinstance(shown.dialog, ChatStatsScreen)
             await shown.press("f8")
             assert shown.dialog is None

@@ -17,8 +17,8 @@ from localpaged.tui.theme import ANSI, LIGHT, PLAIN
 from testkit.dashboards import dashboard
 from testkit.screens import LARGE, SMALL, key_event
 from testkit.scripted_stats import CHAT_ROWS, NOON_S, ScriptedSource, model, snapshot
+from testkit.sizes import SIZES
 
-BOTH = pytest.mark.parametrize("size", [SMALL, LARGE])
 HOSTILE = "\x1b[31m[b]$x[/b]\x1b]52;c;x\x07\u202eevil\u200b\n漢字\udcff"
 VIEWS = {"o": "Overview", "c": "Chats", "m": "Map", "t": "Tree"}
 
@@ -38,7 +38,7 @@ def span_of_curves(shown):
 # what it tells
 
 
-@BOTH
+@SIZES
 async def test_the_overview_tells_memory_classes_fill_rates_latencies_and_counts(size):
     totals = replace(model().totals, block_copies=3, evicted_blocks=17, preemptions=5)
     async with dashboard(one(totals=totals), size=size) as shown:
@@ -56,7 +56,7 @@ async def test_the_overview_tells_memory_classes_fill_rates_latencies_and_counts
         assert "evictions blocks 17" in text and "preemptions 5" in text
 
 
-@BOTH
+@SIZES
 async def test_a_cards_steps_are_told_to_be_recorded_or_why_they_are_not(size):
     async with dashboard(one(device="cuda:0"), size=size) as shown:
         assert "decode steps" in shown.text
@@ -68,7 +68,7 @@ async def test_a_cards_steps_are_told_to_be_recorded_or_why_they_are_not(size):
         assert "decode steps" not in shown.text
 
 
-@BOTH
+@SIZES
 async def test_each_curve_has_a_scale_and_its_time(size):
     async with dashboard(one(), size=size) as shown:
         lines = shown.lines
@@ -77,7 +77,7 @@ async def test_each_curve_has_a_scale_and_its_time(size):
         assert " ago " in shown.text and " now" in shown.text
 
 
-@BOTH
+@SIZES
 async def test_chats_are_listed_with_own_and_shared_blocks_and_states(size):
     async with dashboard(one(), size=size) as shown:
         await shown.press("c")
@@ -144,7 +144,7 @@ def test_no_key_is_bound_twice_and_every_action_but_moving_has_one():
     assert bound == {action.id for action in KEYS if action.keys}
 
 
-@BOTH
+@SIZES
 async def test_views_have_keys_numbers_and_names_to_click_and_tab_goes_through_them(size):
     async with dashboard(one(), size=size) as shown:
         for number, (key, name) in enumerate(VIEWS.items(), start=1):
@@ -166,7 +166,7 @@ async def test_views_have_keys_numbers_and_names_to_click_and_tab_goes_through_t
         assert shown_view(shown) == "Tree"
 
 
-@BOTH
+@SIZES
 async def test_a_picture_is_held_looked_at_more_or_less_often_and_zoomed(size):
     async with dashboard(one(), size=size) as shown:
         await shown.press("space")
@@ -188,7 +188,7 @@ async def test_a_picture_is_held_looked_at_more_or_less_often_and_zoomed(size):
         assert size == SMALL or "every 10 s" in shown.text
 
 
-@BOTH
+@SIZES
 async def test_the_table_is_sorted_by_each_column_both_ways_and_by_a_click(size):
     async with dashboard(one(), size=size) as shown:
         await shown.press("c")
@@ -209,7 +209,7 @@ async def test_the_table_is_sorted_by_each_column_both_ways_and_by_a_click(size)
         assert "title ▼" in shown.text
 
 
-@BOTH
+@SIZES
 async def test_map_and_tree_are_moved_over_and_the_map_has_four_colourings(size):
     async with dashboard(one(), size=size) as shown:
         await shown.press("c", "j", "j")
@@ -256,7 +256,7 @@ async def test_a_large_screen_has_map_and_tree_at_once():
         assert "by chat" not in shown.text
 
 
-@BOTH
+@SIZES
 async def test_the_help_has_every_key_of_the_table_and_the_picture_is_copied_as_json(size):
     async with dashboard(one(), size=size) as shown:
         for key in ("f1", "question_mark"):
@@ -282,7 +282,7 @@ async def test_it_is_left_by_each_of_the_usual_keys(size, key):
 # looks
 
 
-@BOTH
+@SIZES
 async def test_hostile_names_and_titles_are_shown_as_what_they_are(size):
     chat = ChatStats(HOSTILE, HOSTILE, HOSTILE, 1, None, 10, 10, 1, 1)
     made = model(HOSTILE, device=HOSTILE, chats=(chat,))
@@ -311,7 +311,7 @@ async def test_no_size_is_garbled(size):
                 assert "q quit" in shown.lines[-1]
 
 
-@BOTH
+@SIZES
 async def test_where_ascii_is_asked_for_everything_is(size):
     async with dashboard(one(), size=size, glyphs=ASCII) as shown:
         for key in "ocmt":
@@ -320,7 +320,7 @@ async def test_where_ascii_is_asked_for_everything_is(size):
             assert key != "m" or "A A A" in shown.text
 
 
-@BOTH
+@SIZES
 async def test_without_colours_classes_have_glyphs_of_their_own(size, monkeypatch):
     monkeypatch.setenv("NO_COLOR", "1")
     async with dashboard(one(), size=size) as shown:
@@ -348,7 +348,7 @@ async def test_what_looks_as_before_is_not_painted_again():
         assert shown.screen.charts.num_painted == before + 1
 
 
-@BOTH
+@SIZES
 async def test_only_what_is_shown_is_asked_of_the_engine(size):
     async with dashboard(one(), size=size) as shown:
         asked = {}

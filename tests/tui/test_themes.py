@@ -59,12 +59,10 @@ async def test_a_theme_is_chosen_by_its_name_and_remembered():
             await shown.ask("x")
             await shown.answer()
             for name in NAMES:
-                await shown.write(f"/theme {name}")
-                await shown.press("enter")
+                await shown.say(f"/theme {name}")
                 assert shown.app.theme == known_theme(name) == saved_theme()
                 assert "Title" in shown.text
                 await shown.press("ctrl+o", "escape")
-            await shown.write("/theme [red]pink")
-            await shown.press("enter")
+            await shown.say("/theme [red]pink")
             await shown.until_shown("There is no theme [red]pink")
             assert shown.prompt.text == "/theme [red]pink"

@@ -13,10 +13,10 @@ from localpaged.tui import clipboard
 from localpaged.tui.glyphs import ASCII
 from testkit.builders import ready_model
 from testkit.fake_model import FakeChatModel
-from testkit.screens import LARGE, SMALL, stage
+from testkit.screens import stage
 from testkit.scripted_engine import Answer, ScriptedEngine
+from testkit.sizes import SIZES
 
-SIZES = pytest.mark.parametrize("size", [SMALL, LARGE], ids=["80x24", "140x40"])
 THOUGHT = Answer(("<think>", "\nfirst ", "second ", "</th", "ink>", "\n\n", "Paris ", "it is."))
 
 
@@ -133,10 +133,8 @@ async def test_copying_leaves_reasoning_out_unless_it_is_asked_for(copied):
             await shown.answer()
             shown.transcript.focus()
             await shown.press("y")
-            await shown.write("/copy")
-            await shown.press("enter")
-            await shown.write("/copy-all")
-            await shown.press("enter")
+            await shown.say("/copy")
+            await shown.say("/copy-all")
             whole = "".join(THOUGHT.pieces)
             assert copied == ["Paris it is.", "Paris it is.", whole]
 
@@ -149,8 +147,7 @@ async def test_a_thought_that_never_ended_stays_readable_and_can_be_copied(copie
             await shown.answer()
             assert "not finished" in shown.text
             assert "all there is" in shown.text
-            await shown.write("/copy")
-            await shown.press("enter")
+            await shown.say("/copy")
             assert copied == ["<think>all there is"]
 
 

@@ -15,10 +15,10 @@ from localpaged.tui.screens.tokens import TokenScreen
 from localpaged.tui.theme import LIGHT
 from testkit.fake_model import END_ID, HALF_BASE, piece_id, read_prompt
 from testkit.past_chats import write_chat
-from testkit.screens import LARGE, SMALL, TIMEOUT_S, Stage, open_service, stage
+from testkit.screens import LARGE, TIMEOUT_S, Stage, open_service, stage
 from testkit.scripted_engine import Answer, ScriptedEngine
+from testkit.sizes import SIZES
 
-SIZES = pytest.mark.parametrize("size", [SMALL, LARGE], ids=["80x24", "140x40"])
 PIECES = ("Paris", " is", " the", " cap", "ital", ".", "\n", "And", " so", " on")
 
 
@@ -160,8 +160,7 @@ async def test_the_command_looks_at_the_answer_of_the_marked_message():
             assert "1 of 1 · one" in shown.text
             assert read_prompt(engine.submitted[-1].prompt_ids)[0][1] == "first"
             await shown.press("q")
-            await shown.write("/tokens")
-            await shown.press("enter")
+            await shown.say("/tokens")
             await shown.until(lambda: len(engine.submitted) == 4)
             engine.run_until_idle()
             await shown.until_shown("1 of 1 · two")
@@ -171,13 +170,11 @@ async def test_without_an_answer_or_with_a_running_one_it_says_so():
     engine = ScriptedEngine(script)
     with open_service(engine) as service:
         async with stage(service, engine) as shown:
-            await shown.write("/tokens")
-            await shown.press("enter")
+            await shown.say("/tokens")
             assert "There is no answer to look at yet." in shown.text
             await shown.ask("capital?")
             await shown.step(2)
-            await shown.write("/tokens")
-            await shown.press("enter")
+            await shown.say("/tokens")
             await shown.until_shown("The answer is still running.")
             assert shown.dialog is None
 

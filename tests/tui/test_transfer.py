@@ -15,8 +15,9 @@ from localpaged.store.store import Store
 from localpaged.tui.importing import Importing
 from testkit.builders import make_chat
 from testkit.past_chats import write_chat
-from testkit.screens import LARGE, SMALL, Stage, open_service, stage
+from testkit.screens import open_service, stage
 from testkit.scripted_engine import ScriptedEngine
+from testkit.sizes import SIZES
 
 HOSTILE = "A\x1b[2J\u202e [b]x[/]"
 
@@ -30,27 +31,22 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return working
 
 
-async def command(shown: Stage, text: str) -> None:
-    await shown.write(text)
-    await shown.press("enter")
-
-
 async def test_a_chat_is_exported_into_the_working_folder(folder):
     write_chat([("question", HOSTILE)], title="Fruit")
     engine = ScriptedEngine()
     with open_service(engine) as service:
         async with stage(service, engine) as shown:
-            await command(shown, "/export")
+            await shown.say("/export")
             await shown.until(lambda: (folder / "Fruit.md").exists())
             told = f"Wrote {folder / 'Fruit.md'}"
             await shown.until(lambda: told in [note.message for note in shown.app._notifications])
-            await command(shown, "/export md")
+            await shown.say("/export md")
             await shown.until(lambda: (folder / "Fruit-2.md").exists())
             assert HOSTILE in (folder / "Fruit.md").read_text()
-            await command(shown, "/export json out.json")
+            await shown.say("/export json out.json")
             await shown.until(lambda: (folder / "out.json").exists())
             assert json.loads((folder / "out.json").read_text())["chats"][0]["title"] == "Fruit"
-            await command(shown, "/export md Fruit.md")
+            await shown.say("/export md Fruit.md")
             await shown.until_shown("there already")
             shown.transcript.focus()
             await shown.press("x")
@@ -65,17 +61,17 @@ async def test_wrong_use_gives_the_command_back():
     engine = ScriptedEngine()
     with open_service(engine) as service:
         async with stage(service, engine) as shown:
-            await command(shown, "/export pdf")
+            await shown.say("/export pdf")
             await shown.until_shown("md or json")
             assert shown.prompt.text == "/export pdf"
             shown.prompt.clear()
-            await command(shown, "/export md")
+            await shown.say("/export md")
             await shown.until_shown("no chat to export")
             shown.prompt.clear()
-            await command(shown, "/import nothing.json")
+            await shown.say("/import nothing.json")
             await shown.until_shown("is not there")
             shown.prompt.clear()
-            await command(shown, "/import '~nobody-has-this-name/x y'")
+            await shown.say("/import '~nobody-has-this-name/x y'")
             await shown.until_shown("~nobody-has-this-name/x y is not there")
 
 
@@ -88,11 +84,11 @@ async def test_a_chat_is_imported_and_opened(folder, tmp_path):
     engine = ScriptedEngine()
     with open_service(engine) as service:
         async with stage(service, engine) as shown:
-            await command(shown, "/import in.json")
+            await shown.say("/import in.json")
             await shown.until_shown("Imported 1 chat")
             assert "about quinces" in shown.text
             assert len(shown.app.workspace.sessions) == 2
-            await command(shown, '/import "in.json"')
+            await shown.say('/import "in.json"')
             await shown.until_shown("1 here already")
             assert len(service.chats()) == 2
 
@@ -110,7 +106,7 @@ async def test_what_cannot_be_read_is_told_and_the_rest_is_there(folder):
     engine = ScriptedEngine()
     with open_service(engine) as service:
         async with stage(service, engine) as shown:
-            await command(shown, "/import in.json")
+            await shown.say("/import in.json")
             await shown.until_shown("Not read: chat 1")
             assert [chat.title for chat in service.chats()] == ["Good"]
 
@@ -138,14 +134,14 @@ def held(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
     return go_on
 
 
-@pytest.mark.parametrize("size", [SMALL, LARGE], ids=["80x24", "140x40"])
+@SIZES
 async def test_a_long_import_tells_how_far_it_is_and_ends_when_asked(folder, held, size):
     many_chats(folder / "in\x1b[2J.json", 9)
     engine = ScriptedEngine()
     with open_service(engine) as service:
         async with stage(service, engine, size=size) as shown:
             try:
-                await command(shown, "/import in\x1b[2J.json")
+                await shown.say("/import in\x1b[2J.json")
                 await shown.until(lambda: "importing · 3 chats, " in shown.text)
                 assert "% of the file · Esc ends it · in␛[2J.json" in shown.text
                 await shown.press("escape")
@@ -159,7 +155,7 @@ async def test_a_long_import_tells_how_far_it_is_and_ends_when_asked(folder, hel
             await shown.beat()
             assert "importing" not in shown.text
             assert len(service.chats()) == 3
-            await command(shown, "/import in\x1b[2J.json")
+            await shown.say("/import in\x1b[2J.json")
             await shown.until_shown("Imported 6 chats, 3 here already")
 
 
@@ -171,7 +167,7 @@ async def test_an_answer_is_stopped_before_an_import_is(folder, held):
             try:
                 await shown.ask("q")
                 await shown.step()
-                await command(shown, "/import in.json")
+                await shown.say("/import in.json")
                 await shown.until_shown("importing")
                 await shown.press("escape")
                 assert not shown.app.workspace.imports[0].is_left

@@ -12,8 +12,9 @@ from localpaged.tui.glyphs import UNICODE
 from localpaged.tui.memory.why import CAUSES, why_lines
 from localpaged.tui.session import Answer
 from localpaged.tui.transcript.status import Moment, status_runs
-from testkit.screens import LARGE, SMALL, open_service, stage
+from testkit.screens import open_service, stage
 from testkit.scripted_engine import ScriptedEngine
+from testkit.sizes import SIZES
 
 QUESTION = "What is the capital of France, and which river flows through it?"
 HOSTILE = "\x1b[31m[b]$x[/b]\u202eevil\u200b\n"
@@ -54,15 +55,14 @@ def test_a_report_of_another_version_is_no_report():
         assert report_of(replace(turn, cache_report=text)) is None
 
 
-@pytest.mark.parametrize("size", [SMALL, LARGE])
+@SIZES
 async def test_an_evicted_prompt_is_explained_by_key_and_by_command(size):
     engine = ScriptedEngine([("It is ", "Paris."), ("The ", "Seine.")])
     with open_service(engine) as service:
         async with stage(service, engine, size=size) as shown:
             await shown.ask(QUESTION)
             await shown.answer()
-            await shown.write("/why")
-            await shown.press("enter")
+            await shown.say("/why")
             assert "first prompt of this chat" in shown.text
             await shown.press("escape")
             engine.forget(shown.app.workspace.current.id)
@@ -89,14 +89,12 @@ async def test_the_report_is_there_after_a_restart():
     engine = ScriptedEngine([("The ", "Seine.")])
     with open_service(engine) as service:
         async with stage(service, engine) as shown:
-            await shown.write("/why")
-            await shown.press("enter")
+            await shown.say("/why")
             assert "first prompt of this chat" in shown.text
             await shown.press("escape")
             await shown.ask("And the river?")
             await shown.answer()
-            await shown.write("/why")
-            await shown.press("enter")
+            await shown.say("/why")
             assert "another run of localpaged" in shown.text
 
 
@@ -104,12 +102,11 @@ async def test_a_chat_without_answers_has_nothing_to_explain():
     engine = ScriptedEngine()
     with open_service(engine) as service:
         async with stage(service, engine) as shown:
-            await shown.write("/why")
-            await shown.press("enter")
+            await shown.say("/why")
             await shown.until_shown("Nothing is known")
 
 
-@pytest.mark.parametrize("size", [SMALL, LARGE])
+@SIZES
 async def test_hostile_texts_on_both_sides_stay_text(size):
     parting = Parting(123, HOSTILE, "old " + HOSTILE, "new " + HOSTILE)
     report = CacheReport(CacheCause.RETOKENISED, 400, 112, 123, parting)

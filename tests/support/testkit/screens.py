@@ -114,11 +114,15 @@ class Stage:
         self.prompt.insert(text)
         await self.settle()
 
+    async def say(self, text: str) -> None:
+        """Type a line into the prompt and press Enter."""
+        await self.write(text)
+        await self.press("enter")
+
     async def ask(self, text: str) -> None:
         """Send a message and wait until the engine has it."""
         before = len(self.engine.submitted)
-        await self.write(text)
-        await self.press("enter")
+        await self.say(text)
         await self.until(lambda: len(self.engine.submitted) > before)
 
     async def answer(self) -> None:
