@@ -18,7 +18,7 @@ from localpaged.plain_text import visible
 if TYPE_CHECKING:
     from localpaged.chat.portable.report import Imported, ImportProgress
 
-FORMATS = tuple(FileFormat)
+FORMATS = [kind.value for kind in FileFormat]
 NAME_CHARS = 40
 """What of a file's name fits a line beside how far it is read."""
 
