@@ -22,7 +22,7 @@ COMMANDS = {
     "doctor": "doctor:doctor",
     "history": "history:history",
     "models": "models:models",
-    "paths": "config:paths_command",
+    "paths": "paths:paths_command",
     "stats": "stats:stats",
     "serve": "serve:serve",
 }

@@ -26,6 +26,12 @@ def modules_after(statement):
             {"torch", "textual", "transformers", "numpy", "sqlite_utils"},
         ),
         (
+            # what `--help` loads
+            "from localpaged.cli.main import COMMANDS, _load; list(map(_load, COMMANDS))",
+            {"torch", "textual", "hashlib", "sqlite3", "logging", "localpaged.kv_files"},
+        ),
+        ("import localpaged.cli.paths", {"localpaged.config", "localpaged.kv_files"}),
+        (
             "import localpaged.tui.app",
             # the first picture waits for nothing of these
             {"torch", "transformers", "numpy", "sqlite_utils", "jinja2", "markdown_it", "pygments"}
