@@ -106,8 +106,17 @@ def tensors_of(work: Work, device: torch.device) -> Tensors:
     )
 
 
-def launches_of(work: Work, tensors: Tensors) -> tuple[Launch, ...]:
-    """Return the launches that the engine would start for it."""
+def launches_of(
+    work: Work,
+    tensors: Tensors,
+    *,
+    num_splits: int | None = None,
+    arrivals: torch.Tensor | None = None,
+) -> tuple[Launch, ...]:
+    """Return the launches that the engine would start for it, or those in so many parts.
+
+    With `arrivals` [rows · kv_heads] int32, zero, the last part to be ready merges.
+    """
     rows = DeviceRows(
         tensors.tables,
         tensors.lens,
@@ -116,7 +125,15 @@ def launches_of(work: Work, tensors: Tensors) -> tuple[Launch, ...]:
         work.rows * work.queries,
     )
     terms = Terms(work.shape.dim**-0.5, kv_scales=tensors.scales)
-    return plan(tensors.out, tensors.queries, tensors.kv, rows, terms)
+    return plan(
+        tensors.out,
+        tensors.queries,
+        tensors.kv,
+        rows,
+        terms,
+        num_splits=num_splits,
+        arrivals=arrivals,
+    )
 
 
 def run_launches(launches: Sequence[Launch]) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 import torch
 
 from gpu_check_parts.attention_inputs import Shape
+from gpu_check_parts.attention_parts import parts
 from gpu_check_parts.attention_work import (
     Tensors,
     Work,
@@ -37,7 +38,10 @@ WORK_S = 2.0
 
 
 def run(bench: Bench) -> Iterator[Entry]:
-    """Yield figures: decodes first, since bars are of them, then chunks, then all other kernels."""
+    """Yield figures: decodes first, since bars are of them, then chunks, then all other kernels.
+
+    What a decode would take in other parts comes last.
+    """
     if not bench.is_rehearsal:
         torch.cuda.init()
     speed = bandwidth(bench)
@@ -57,6 +61,7 @@ def run(bench: Bench) -> Iterator[Entry]:
     for work in _chunks(bench):
         yield from _attention(bench, work, per_s, name="prompt chunk")
     yield from _operators(bench, per_s)
+    yield from parts(bench)
 
 
 def _decodes(bench: Bench) -> Iterator[Work]:
