@@ -52,7 +52,8 @@ class FrugalCompositor(Compositor):
         result = super().reflow(parent, size)
         for widget in self.visible_widgets.keys() & self._misplaced:
             region, clip = self.visible_widgets[widget]
-            self._dirty_regions.add(region.intersection(clip))
+            if seen := region.intersection(clip):
+                self._dirty_regions.add(seen)
         self._misplaced.clear()
         return result
 

@@ -107,3 +107,18 @@ async def test_a_part_that_changes_while_another_one_stands_in_its_place_for_now
             tall.display = False
             compositor.reflow(shown, shown.size)
             assert (Region(0, 0, *row.size) in compositor._dirty_regions) is is_painted
+
+
+async def test_a_part_without_cells_that_changes_before_a_layout_leaves_nothing_to_paint():
+    async with _Rows(OwnScreen).run_test() as pilot:
+        shown = pilot.app.screen
+        compositor = shown._compositor
+        row = shown.query(Static).first()
+        compositor.reflow_visible(shown, shown.size)
+        with pilot.app.batch_update():
+            row.styles.width = 0
+            assert row in compositor.full_map
+            compositor.update_widgets({row})
+            compositor.reflow(shown, shown.size)
+            compositor._dirty_regions = {each for each in compositor._dirty_regions if not each}
+            assert compositor.render_partial_update() is None
