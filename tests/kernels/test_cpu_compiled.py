@@ -80,7 +80,7 @@ from numba import njit
 from localpaged_kernels.cpu_step.llvm_code import is_wide
 from localpaged_kernels.cpu_step.vectors import make_dot
 assert not is_wide()
-dot = make_dot(3, 2)
+dot = make_dot(3, 2, 2)
 @njit
 def multiply(*addresses):
     dot(addresses[0], 16 * 64, addresses[1], 64, 16, *addresses[2:], 128)

@@ -1,5 +1,9 @@
 """Products of a processor's step: what the weights say, and no row knows another one."""
 
+import os
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
@@ -7,7 +11,10 @@ from testkit.decoders import needs_eight_bit
 
 pytest.importorskip("numba")
 
+from llvmlite.binding import get_host_cpu_features
+
 from localpaged_kernels.cpu_step.huge_pages import Room, room_for
+from localpaged_kernels.cpu_step.llvm_code import INSTRUCTIONS
 from localpaged_kernels.cpu_step.matrix import multiply, pack, padded_outputs
 from localpaged_kernels.cpu_step.rows import round_row
 from localpaged_kernels.cpu_step.team import SYNC_SIZE
@@ -106,3 +113,44 @@ def test_a_row_of_zeros_is_the_bias(rows):
     project = Projection(24)
     found = project(np.zeros((rows, INPUTS), np.float32))
     assert np.array_equal(found, np.broadcast_to(project.bias, found.shape))
+
+
+def other_processor(instruction: str) -> dict[str, str]:
+    """The variables that have numba compile for one like this without what is better."""
+    better = INSTRUCTIONS[: INSTRUCTIONS.index(instruction)]
+    host = get_host_cpu_features()
+    has = [
+        name
+        for name, is_there in host.items()
+        if is_there and name not in better and not name.startswith(("avx512", "amx", "avx10"))
+    ]
+    if instruction not in has:
+        pytest.skip(f"this processor has no {instruction}")
+    features = ",".join(f"+{name}" for name in has)
+    return {"NUMBA_CPU_NAME": "generic", "NUMBA_CPU_FEATURES": features}
+
+
+TELL = """
+import sys
+from localpaged_kernels.cpu_step.llvm_code import instruction
+from tests.kernels.test_cpu_step import Projection, rows_of
+told = [Projection(100)(rows_of(rows)).tobytes().hex() for rows in map(int, sys.argv[1:])]
+print(instruction(), *told)
+"""
+
+
+@pytest.mark.parametrize("name", INSTRUCTIONS[1:])
+def test_every_processor_multiplies_to_the_same_numbers(name):
+    rows = [*range(1, 10), 40]
+    done = subprocess.run(
+        [sys.executable, "-c", TELL, *map(str, rows)],
+        env=os.environ | other_processor(name) | {"PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=120,
+    )
+    taken, *told = done.stdout.split()
+    assert taken == name
+    for count, numbers in zip(rows, told, strict=True):
+        assert bytes.fromhex(numbers) == Projection(100)(rows_of(count)).tobytes(), count

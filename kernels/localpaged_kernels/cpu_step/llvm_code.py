@@ -17,19 +17,27 @@ LANES = 16
 V_F32, V_I32, V_I16, V_I8 = (ir.VectorType(kind, LANES) for kind in (F32, I32, I16, I8))
 V_HALF = ir.VectorType(I32, LANES // 2)
 
+V_BYTES, V_PAIRS = ir.VectorType(I8, 2 * LANES), ir.VectorType(I16, LANES)
+
+AVX512_VNNI, AVX_VNNI, AVX2 = INSTRUCTIONS = ("avx512vnni", "avxvnni", "avx2")
+"""Of the first two one instruction adds 64 and 32 products; of the last it takes four for 32."""
+
 FLOAT32, BFLOAT16, INT8 = range(3)
 """What K and V are stored in. INT8 numbers have a float32 scale for each head."""
 
 
-def is_wide() -> bool:
-    """Whether 16 products are added by one instruction, or by two of 8.
+def instruction() -> str:
+    """Return what adds products of 8-bit numbers here, by LLVM's name: the best of INSTRUCTIONS.
 
     numba compiles for another processor where NUMBA_CPU_FEATURES tells one.
     """
     told = config.CPU_FEATURES
-    if told is not None:
-        return "+avx512vnni" in told.split(",")
-    return bool(llvm.get_host_cpu_features().get("avx512vnni"))
+    has = (
+        {feature: f"+{feature}" in told.split(",") for feature in INSTRUCTIONS}
+        if told is not None
+        else llvm.get_host_cpu_features()
+    )
+    return next((name for name in INSTRUCTIONS if has.get(name)), INSTRUCTIONS[-1])
 
 
 SIZES = {FLOAT32: 4, BFLOAT16: 2, INT8: 1}
@@ -152,23 +160,66 @@ class Code:
         scale = builder.bitcast(builder.shl(exponent, all_of(V_I32, 23)), V_F32)
         return builder.select(below, all_of(V_F32, 0.0), builder.fmul(power, scale))
 
-    def add_products(self, sums: Any, unsigned: Any, signed: Any) -> Any:
-        """Add four products of 8-bit numbers to each of 16 sums."""
-        builder = self._builder
-        if is_wide():
-            return self._vnni(V_I32, 512, [sums, unsigned, signed])
-        halves = []
-        for first in (0, LANES // 2):
-            places = ir.Constant(V_HALF, list(range(first, first + LANES // 2)))
-            parts = [builder.shuffle_vector(v, v, places) for v in (sums, unsigned, signed)]
-            halves.append(self._vnni(V_HALF, 256, parts))
-        return builder.shuffle_vector(*halves, ir.Constant(V_I32, list(range(LANES))))
+    def weights(self, packed: Any) -> Any:
+        """Return 16 outputs' packed weights, four inputs each, as `add_products` takes them."""
+        if instruction() == AVX512_VNNI:
+            return packed
+        halves = self._halves(packed)
+        return halves if instruction() == AVX_VNNI else [self._magnitudes(h) for h in halves]
 
-    def _vnni(self, kind: Any, bits: int, args: list[Any]) -> Any:
-        name = f"llvm.x86.avx512.vpdpbusd.{bits}"
-        function = cgutils.get_or_insert_function(
-            self._builder.module, ir.FunctionType(kind, [kind] * 3), name
-        )
+    def add_products(self, sums: Any, weights: Any, fours: Any) -> Any:
+        """Add to each of 16 sums four products of weights and numbers of a row, both 8 bits."""
+        if instruction() == AVX512_VNNI:
+            return self._dot(V_I32, [sums, weights, fours])
+        added = [
+            self._dot(V_HALF, [own, half, four])
+            if instruction() == AVX_VNNI
+            else self._add_by_pairs(own, half, four)
+            for own, half, four in zip(
+                self._halves(sums), weights, self._halves(fours), strict=True
+            )
+        ]
+        places = ir.Constant(V_I32, list(range(LANES)))
+        return self._builder.shuffle_vector(*added, places)
+
+    def without_excess(self, sums: Any, row_total: Any) -> Any:
+        """Take off what the 128 in each packed weight added, given the sum of the row's numbers."""
+        builder = self._builder
+        if instruction() == AVX2:
+            return sums
+        return builder.sub(sums, self.spread(builder.shl(row_total, ir.Constant(I32, 7))))
+
+    def _halves(self, vector: Any) -> list[Any]:
+        half = LANES // 2
+        starts = (0, half)
+        places = [ir.Constant(V_HALF, list(range(start, start + half))) for start in starts]
+        return [self._builder.shuffle_vector(vector, vector, at) for at in places]
+
+    def _dot(self, kind: Any, args: list[Any]) -> Any:
+        return self._x86(f"avx512.vpdpbusd.{32 * kind.count}", kind, *args)
+
+    def _magnitudes(self, packed: Any) -> tuple[Any, Any]:
+        """Return eight outputs' weights without their signs, and with them."""
+        builder = self._builder
+        signed = builder.xor(builder.bitcast(packed, V_BYTES), ir.Constant(V_BYTES, [128] * 32))
+        kind = ir.FunctionType(V_BYTES, [V_BYTES, ir.IntType(1)])
+        absolute = cgutils.get_or_insert_function(builder.module, kind, "llvm.abs.v32i8")
+        return builder.call(absolute, [signed, ir.Constant(ir.IntType(1), 0)]), signed
+
+    def _add_by_pairs(self, sums: Any, weights: tuple[Any, Any], fours: Any) -> Any:
+        # two products of numbers up to 127 fit into 16 bits, of numbers up to 255 they would not:
+        # so the weights' signs go to the row's numbers
+        magnitudes, signed = weights
+        fours = self._builder.bitcast(fours, V_BYTES)
+        numbers = self._x86("avx2.psign.b", V_BYTES, fours, signed)
+        pairs = self._x86("avx2.pmadd.ub.sw", V_PAIRS, magnitudes, numbers)
+        ones = ir.Constant(V_PAIRS, [1] * LANES)
+        return self._builder.add(sums, self._x86("avx2.pmadd.wd", V_HALF, pairs, ones))
+
+    def _x86(self, name: str, kind: Any, *args: Any) -> Any:
+        module = self._builder.module
+        signature = ir.FunctionType(kind, [arg.type for arg in args])
+        function = cgutils.get_or_insert_function(module, signature, f"llvm.x86.{name}")
         return self._builder.call(function, args)
 
     def widened(self, kind: int, address: Any) -> Any:

@@ -5,18 +5,24 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from localpaged_kernels.cpu_step.llvm_code import LANES
+from localpaged_kernels.cpu_step.llvm_code import AVX2, AVX512_VNNI, AVX_VNNI, LANES, instruction
 from localpaged_kernels.cpu_step.team import claim
 from localpaged_kernels.cpu_step.vectors import make_dot
 
 TILES = 2
-"""Tiles of 16 outputs that are computed at once, so that each number of x is loaded once."""
+"""Tiles of 16 outputs that lie side by side and are computed together."""
 
 OUTPUTS = TILES * LANES
-ROWS = 8
-"""Rows at once: with two tiles their sums take half of the registers."""
+MOST_ROWS = 8
 
-_dots = [make_dot(rows, TILES) for rows in range(1, ROWS + 1)]
+ROWS, PAIRED_ROWS = {AVX512_VNNI: (8, 8), AVX_VNNI: (6, 2), AVX2: (4, 2)}[instruction()]
+"""Rows of one call, and of one that loads each number of x once for both tiles: as many as leave
+all sums in registers, of which half are as long, and as many, without AVX-512."""
+
+_dots = [
+    make_dot(min(rows, ROWS), TILES, TILES if rows <= PAIRED_ROWS else 1)
+    for rows in range(1, MOST_ROWS + 1)
+]
 _dot_1, _dot_2, _dot_3, _dot_4, _dot_5, _dot_6, _dot_7, _dot_8 = _dots
 
 

@@ -23,8 +23,10 @@ from localpaged_kernels.cpu_step.llvm_code import (
 from localpaged_kernels.cpu_step.memory import F32, I32, I64
 
 
-def make_dot(rows: int, tiles: int) -> Any:
+def make_dot(rows: int, tiles: int, at_once: int) -> Any:
     """Return what multiplies `rows` rows with `tiles` tiles of 16 outputs, in 8 bits.
+
+    The sums of all rows and of `at_once` tiles are in registers.
 
     dot(weights, tile_bytes, x, x_bytes, quads, x_scales, x_sums, scales, biases, out, out_bytes):
     weights uint8 (number + 128) [tiles][quads][16][4], x int8 [rows][4 · quads], x_scales float32
@@ -53,32 +55,32 @@ def make_dot(rows: int, tiles: int) -> Any:
             x_scales, x_sums, scales, biases, out, out_bytes = args[5:]
             zero = all_of(V_I32, 0)
 
-            def body(i: Any, sums: list[Any]) -> list[Any]:
-                parts = [
-                    code.load(V_I32, code.at(weights, (i, 64), (t, tile_bytes)), align=64)
-                    for t in range(tiles)
-                ]
-                fours = [
-                    code.spread(code.load(I32, code.at(x, (i, 4), (r, x_bytes))))
-                    for r in range(rows)
-                ]
-                return [
-                    code.add_products(sums[r * tiles + t], parts[t], fours[r])
-                    for r in range(rows)
-                    for t in range(tiles)
-                ]
+            def multiply(own_tiles: range) -> None:
+                def body(i: Any, sums: list[Any]) -> list[Any]:
+                    places = [code.at(weights, (i, 64), (t, tile_bytes)) for t in own_tiles]
+                    parts = [code.weights(code.load(V_I32, at, align=64)) for at in places]
+                    fours = [
+                        code.spread(code.load(I32, code.at(x, (i, 4), (r, x_bytes))))
+                        for r in range(rows)
+                    ]
+                    pairs = [(part, four) for four in fours for part in parts]
+                    return [
+                        code.add_products(own, *pair) for own, pair in zip(sums, pairs, strict=True)
+                    ]
 
-            sums = code.loop(quads, [zero] * (rows * tiles), body)
-            for r in range(rows):
-                scale = code.spread(code.load(F32, code.at(x_scales, (r, 4))))
-                total = code.load(I32, code.at(x_sums, (r, 4)))
-                excess = code.spread(builder.shl(total, ir.Constant(I32, 7)))
-                for t in range(tiles):
-                    whole = builder.sitofp(builder.sub(sums[r * tiles + t], excess), V_F32)
-                    own = code.load(V_F32, code.at(scales, (t, 64)))
-                    bias = code.load(V_F32, code.at(biases, (t, 64)))
-                    result = code.fma(whole, builder.fmul(own, scale), bias)
-                    code.store(result, code.at(out, (r, out_bytes), (t, 64)))
+                sums = iter(code.loop(quads, [zero] * (rows * len(own_tiles)), body))
+                for r in range(rows):
+                    scale = code.spread(code.load(F32, code.at(x_scales, (r, 4))))
+                    total = code.load(I32, code.at(x_sums, (r, 4)))
+                    for t in own_tiles:
+                        whole = builder.sitofp(code.without_excess(next(sums), total), V_F32)
+                        own = code.load(V_F32, code.at(scales, (t, 64)))
+                        bias = code.load(V_F32, code.at(biases, (t, 64)))
+                        result = code.fma(whole, builder.fmul(own, scale), bias)
+                        code.store(result, code.at(out, (r, out_bytes), (t, 64)))
+
+            for first in range(0, tiles, at_once):
+                multiply(range(first, first + at_once))
             return context.get_dummy_value()
 
         return types.void(*[types.int64] * 11), generate
