@@ -25,26 +25,26 @@ LIMIT = 127
 
 ROWS_AT_ONCE = 4_096
 
-INSTRUCTIONS = {"avx512_vnni": "AVX-512 VNNI", "avx_vnni": "AVX-VNNI"}
-"""Names of those that steps are compiled with, by torch's names; the fastest first."""
+INSTRUCTIONS = {"avx512_vnni": "AVX-512 VNNI", "avx_vnni": "AVX-VNNI", "avx2": "AVX2"}
+"""Names of what steps are compiled with, by torch's names; the fastest first."""
 
 PROJECTIONS = ("qkv.weight", "o.weight", "gate_up.weight", "down.weight", "head.weight")
 
 
 def can_be_eight_bit(config: DecoderConfig) -> bool:
-    """Whether this processor adds products of 8-bit numbers at once, and the model allows it."""
+    """Whether this processor adds products of 8-bit numbers fast, and the model allows it."""
     widths = (config.hidden_size, config.intermediate_size, config.head_dim)
     blocks = [_block_of(width) for width in widths]
     return has_team_steps() and min(blocks) >= SMALLEST_BLOCK
 
 
 def has_team_steps() -> bool:
-    """Whether this processor has the instruction, and the system the calls, for `team_decoder`."""
+    """Whether this processor has the instructions, and the system the calls, of `team_decoder`."""
     return team_instruction() is not None and os.name == "posix"
 
 
 def team_instruction() -> str | None:
-    """Return the name of the fastest instruction for products of 8-bit numbers; None without."""
+    """Return the name of the fastest instructions for products of 8-bit numbers; None without."""
     abilities = torch.cpu.get_capabilities()
     return next((name for key, name in INSTRUCTIONS.items() if abilities.get(key)), None)
 

@@ -35,9 +35,10 @@ def formats_on(monkeypatch, folder, abilities, **settings):
             8,
         ),
         ({"avx2": True, "avx_vnni": True}, torch.bfloat16, torch.bfloat16, 8),
+        ({"avx2": True}, torch.bfloat16, torch.bfloat16, 8),
         ({"avx512_bf16": True, "amx_bf16": True}, torch.bfloat16, torch.bfloat16, 4),
     ],
-    ids=["unknown", "no bfloat16", "bfloat16", "VNNI", "VNNI and AMX", "VNNI alone", "AMX"],
+    ids=["unknown", "no bfloat16", "bfloat16", "VNNI", "VNNI and AMX", "VNNI alone", "AVX2", "AMX"],
 )
 def test_a_processor_gets_what_it_is_fast_at(
     monkeypatch, folder, abilities, activations, projections, few_bits
