@@ -4,20 +4,30 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import psutil
 import pytest
+from hypothesis import settings
 
 from localpaged import paths
 from localpaged.thread_waiting import wait_briefly
+
+if TYPE_CHECKING:
+    from localpaged.store.store import Store
 
 # Before any test imports torch, which reads both once. Processes that test side by side have a
 # thread each: two teams of threads on the same cores wait for each other.
 wait_briefly()
 if "PYTEST_XDIST_WORKER" in os.environ:
     os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+# How long an example takes tells what else the machine does.
+settings.register_profile("unhurried", deadline=None)
+settings.load_profile("unhurried")
 
 # The size of pytest's own terminal, which readline exports, is not that of a test's.
 for name in ("COLUMNS", "LINES"):
@@ -43,6 +53,30 @@ def home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv(paths.HOME_VARIABLE, str(folder))
     monkeypatch.delenv("LOCALPAGED_MODEL", raising=False)
     return folder
+
+
+@pytest.fixture
+def listed_home(home: Path) -> Path:
+    """A home that has the default model by name alone: for answers from a script."""
+    paths.ensure_private_dir(paths.models_dir())
+    (paths.models_dir() / f"{MODEL_NAME}.gguf").touch()
+    return home
+
+
+@pytest.fixture
+def database_path(home: Path) -> Path:
+    """Where the history of this test is; nothing is there yet."""
+    return paths.database_file()
+
+
+@pytest.fixture
+def store(database_path: Path) -> Iterator[Store]:
+    """An empty history."""
+    from localpaged.store.store import Store
+
+    store = Store.open(database_path)
+    yield store
+    store.close()
 
 
 @pytest.fixture(scope="session")

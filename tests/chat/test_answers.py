@@ -8,20 +8,15 @@ from pathlib import Path
 import pytest
 
 from localpaged.chat.events import ModelLoading, ModelReady, TurnPrefill, TurnText
-from localpaged.chat.service import ChatService
 from localpaged.engine.events import TokenEvent
 from localpaged.engine.finish_reason import FinishReason
 from localpaged.engine.params import SamplingParams
 from localpaged.errors import ChatError, EngineError, NotInHistory, PromptTooLong
 from localpaged.store.database import connect
 from localpaged.store.rows import TurnStatus
-from testkit.builders import make_service
+from testkit.builders import make_service, texts
 from testkit.fake_model import read_prompt
 from testkit.scripted_engine import LOAD_STAGES, Answer, ScriptedEngine
-
-
-def texts(service: ChatService, chat_id: str) -> list[str | None]:
-    return [line.message.text if line.message else None for line in service.transcript(chat_id)]
 
 
 @pytest.mark.parametrize(("seed", "may_guess"), [(7, False), (None, True)])

@@ -183,7 +183,7 @@ class Explorer:
                 return
 
 
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=12, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(ACTIONS, max_size=30))
 def test_every_version_of_every_message_can_be_reached(actions: list[tuple[str, int]]):
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as environment:

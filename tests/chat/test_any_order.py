@@ -73,7 +73,7 @@ class Session:
         self.begun[turn.id] += 1
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=15, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(ACTIONS, max_size=25))
 def test_no_message_is_lost_moved_or_answered_twice(actions: list[tuple[str, int]]):
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as environment:

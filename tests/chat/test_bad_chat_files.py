@@ -22,13 +22,6 @@ from localpaged.store.writes import Write, change_chat
 from testkit.builders import make_chat, make_turn
 
 
-@pytest.fixture
-def store(tmp_path: Path):
-    store = Store.open(tmp_path / "chats.db")
-    yield store
-    store.close()
-
-
 def write_answered(store: Store) -> str:
     """A chat with one answer and its turn."""
     chat = make_chat(store, chat_id=new_id())
@@ -162,7 +155,6 @@ JSON = st.recursive(
 
 @settings(
     max_examples=80,
-    deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(records=st.lists(JSON, max_size=3), is_ours=st.booleans())

@@ -68,7 +68,7 @@ def test_ten_thousand_messages_need_no_stack():
     assert stretch.num_messages == 10_000
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.data())
 def test_every_message_is_in_one_stretch_and_one_has_the_end(data):
     num = data.draw(st.integers(1, 20))

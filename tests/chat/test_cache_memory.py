@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from localpaged.chat.cache_report import CacheCause
@@ -11,11 +9,6 @@ from testkit.cached_chats import ANSWER, Chatting
 from testkit.fake_model import piece_id
 
 BLOCK = 16
-
-
-@pytest.fixture
-def chatting(database_path: Path) -> Chatting:
-    return Chatting(database_path).begin()
 
 
 def test_what_is_saved_of_a_prompt_is_what_is_new_in_it(chatting: Chatting):

@@ -20,11 +20,6 @@ from testkit.scripted_engine import Answer
 BLOCK = 16
 
 
-@pytest.fixture
-def chatting(database_path: Path) -> Chatting:
-    return Chatting(database_path).begin()
-
-
 def test_a_first_turn_has_nothing_to_find(chatting: Chatting):
     report = chatting.ask()
 

@@ -6,19 +6,10 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from localpaged.chat.branches import BranchTree
 from localpaged.chat.portable.importing import import_file
 from localpaged.chat.portable.report import Outcome
 from localpaged.store.store import Store
-
-
-@pytest.fixture
-def store(tmp_path: Path):
-    store = Store.open(tmp_path / "chats.db")
-    yield store
-    store.close()
 
 
 def node(name: str, parent: str | None, role: str = "", *parts: Any, **more: Any) -> dict[str, Any]:

@@ -19,18 +19,9 @@ from localpaged.kv_files.folder import kv_root
 from localpaged.store.rows import Chat, TurnStatus
 from localpaged.wiring import open_service
 from testkit.builders import Recorder
-from testkit.tiny_model import save_tiny_model
 
 GREEDY = SamplingParams(temperature=0.0, max_tokens=12)
 QUESTION = "Tell me of the house, the sea and the long way between them. " * 3
-
-
-@pytest.fixture(scope="module")
-def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    import torch
-
-    torch.set_num_threads(1)
-    return save_tiny_model(tmp_path_factory.mktemp("tiny") / "llama", "llama")
 
 
 class Program:

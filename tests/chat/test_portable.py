@@ -33,13 +33,6 @@ def other(tmp_path: Path):
     store.close()
 
 
-@pytest.fixture
-def store(tmp_path: Path):
-    store = Store.open(tmp_path / "chats.db")
-    yield store
-    store.close()
-
-
 def write_branched(store: Store, text: str = "hello") -> str:
     """A chat with two answers to one question and all there is to tell of them."""
     chat_id = new_id()
@@ -143,7 +136,6 @@ def test_importing_a_deleted_chat_brings_it_back(store: Store, tmp_path: Path):
 
 @settings(
     max_examples=40,
-    deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(

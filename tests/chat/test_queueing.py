@@ -10,13 +10,9 @@ from localpaged.chat.service import ChatService
 from localpaged.engine.finish_reason import FinishReason
 from localpaged.prompt import ChatModel
 from localpaged.store.rows import TurnStatus
-from testkit.builders import make_service
+from testkit.builders import make_service, texts
 from testkit.fake_model import FakeChatModel, read_prompt
 from testkit.scripted_engine import ScriptedEngine
-
-
-def texts(service: ChatService, chat_id: str) -> list[str | None]:
-    return [line.message.text if line.message else None for line in service.transcript(chat_id)]
 
 
 def statuses(service: ChatService, chat_id: str) -> list[TurnStatus]:

@@ -23,7 +23,6 @@ from localpaged.store.store import Store
 from localpaged.store.token_ids import unpack
 from localpaged.store.writes import Write, change_chat
 from testkit.builders import WAIT_S, Recorder
-from testkit.tiny_model import save_tiny_model
 
 NUM_BLOCKS = 24
 BLOCK = 16
@@ -69,14 +68,6 @@ class Chatting:
         turn = self.service.send(chat_id, text, sampling=sampling)
         assert self.recorder.wait_ended(turn.id).status is TurnStatus.DONE
         return self.recorder.of(TurnCacheReport)[-1].report
-
-
-@pytest.fixture(scope="module")
-def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    import torch
-
-    torch.set_num_threads(1)
-    return save_tiny_model(tmp_path_factory.mktemp("tiny") / "llama", "llama")
 
 
 @pytest.fixture

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from localpaged import paths, wiring
-from localpaged.models.catalogue import DEFAULT_MODEL
+from localpaged import wiring
 from testkit.commands import ScriptedRuns
 from testkit.scripted_engine import Answer
 
@@ -31,14 +30,6 @@ def ready_home(home: Path, warm_home: Path) -> Path:
     (home / "data").mkdir(mode=0o700)
     (home / "data" / "models").symlink_to(warm_home / "models")
     (home / "cache").symlink_to(warm_home / "cache")
-    return home
-
-
-@pytest.fixture
-def listed_home(home: Path) -> Path:
-    """A home that has the default model by name alone: for answers from a script."""
-    paths.ensure_private_dir(paths.models_dir())
-    (paths.models_dir() / f"{DEFAULT_MODEL}.gguf").touch()
     return home
 
 

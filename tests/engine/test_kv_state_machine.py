@@ -8,7 +8,7 @@ from hypothesis import settings
 from testkit.kv_machine import FlyingKVMachine, KVMachine
 
 TestKVMachine = KVMachine.TestCase
-TestKVMachine.settings = settings(max_examples=70, stateful_step_count=50, deadline=None)
+TestKVMachine.settings = settings(max_examples=70, stateful_step_count=50)
 
 TestFlyingKVMachine = FlyingKVMachine.TestCase
-TestFlyingKVMachine.settings = settings(max_examples=50, stateful_step_count=50, deadline=None)
+TestFlyingKVMachine.settings = settings(max_examples=50, stateful_step_count=50)

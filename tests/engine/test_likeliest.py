@@ -11,7 +11,7 @@ pytest.importorskip("numba")
 from localpaged.engine.team_decoder import select_compiled
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     seed=st.integers(0, 10_000),
     rows=st.integers(1, 5),

@@ -93,7 +93,7 @@ def plain_dry(history, dry):
     return penalties
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     st.lists(st.integers(0, 3), min_size=1, max_size=25),
     st.integers(1, 4),

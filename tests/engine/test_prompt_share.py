@@ -86,7 +86,7 @@ def mean_first_s(lengths: list[int], *, stall_s: float) -> float:
     return mean(play.first_s[name] for name in names)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(
     arrivals=st.lists(st.tuples(st.integers(2, 200), st.integers(0, 3)), min_size=1, max_size=12),
     stall_s=st.sampled_from((0.0, 0.015, 0.05, 0.1)),
@@ -108,7 +108,7 @@ def test_no_stream_waits_longer_than_was_set_and_everybody_is_read(arrivals, sta
         assert play.outcomes[name].token_ids == expected_answer(prompt, 3)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(length=st.integers(2, 120), times=st.integers(1, 10))
 def test_prompts_of_one_length_are_never_told_later_than_in_small_pieces(length, times):
     lengths = [length] * times
@@ -116,7 +116,7 @@ def test_prompts_of_one_length_are_never_told_later_than_in_small_pieces(length,
     assert mean_first_s(lengths, stall_s=STALL_S) <= pieces_s + 1e-9
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(lengths=st.lists(st.integers(2, 300), min_size=1, max_size=10))
 def test_a_mix_of_prompts_is_hardly_ever_told_later(lengths):
     """Who is read to its end holds up the others by what it takes, a step's stall at most."""

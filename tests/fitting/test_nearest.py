@@ -248,7 +248,7 @@ def wishes(draw, context_length):
     )
 
 
-@settings(max_examples=250, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=250, suppress_health_check=list(HealthCheck))
 @given(st.data())
 def test_whatever_the_numbers_a_suggestion_passes_the_plan_as_it_is_written(data):
     model, room = data.draw(models()), data.draw(rooms())

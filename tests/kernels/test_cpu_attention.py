@@ -100,7 +100,7 @@ def test_the_same_bits_whoever_shares_and_whoever_is_beside():
         assert torch.equal(attend_by_team(own, kv, alone, scale=0.2)[0], together[row])
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     seed=st.integers(0, 10_000),
     window=st.sampled_from([None, 3, 64, 130]),

@@ -64,7 +64,7 @@ def test_what_was_written_is_read():
     assert is_same(decode(memoryview(as_file(segment)), IDENTITY), segment)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(data=st.data())
 def test_any_bit_that_is_turned_and_any_cut_is_noticed(data):
     content = bytearray(as_file(make_segment()))
@@ -79,7 +79,7 @@ def test_any_bit_that_is_turned_and_any_cut_is_noticed(data):
         decode(memoryview(content), IDENTITY)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     header=st.binary(max_size=300), length=st.integers(0, 2**64 - 1), rest=st.binary(max_size=99)
 )

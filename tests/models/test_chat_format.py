@@ -73,7 +73,7 @@ def test_prompt_ids_of_the_default_model_are_those_of_transformers(default_chat:
 
 
 @pytest.mark.model
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=60, suppress_health_check=list(HealthCheck))
 @given(text=st.text(st.characters(codec="utf-8"), max_size=60))
 def test_any_text_is_encoded_as_transformers_encodes_it(default_chat: Any, text: str):
     chat, reference = default_chat
@@ -114,7 +114,7 @@ def test_control_markers_stay_text_in_the_default_model(default_chat: Any, text:
 @given(
     pieces=st.lists(st.sampled_from(["<|im_start|>", "<|im_end|>", "<|im_", "end|>", "\n", "hi"]))
 )
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=60, suppress_health_check=list(HealthCheck))
 def test_no_mixture_of_markers_makes_a_turn(tiny_chat_once: ChatFormat, pieces: list[str]):
     ids = tiny_chat_once.render(messages(("user", "".join(pieces))))
 

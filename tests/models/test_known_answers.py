@@ -97,7 +97,7 @@ def test_so_does_the_next_prompt_of_the_default_model(default_chat: Any, text: s
     check_next_turn(chat, text, chat.encode(text))
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=60, suppress_health_check=list(HealthCheck))
 @given(ids=st.lists(st.integers(3, 299), min_size=1, max_size=20))
 def test_whatever_is_sampled_begins_the_next_prompt(chat: ChatFormat, ids: list[int]):
     # stored texts have no NUL; bytes that are no text are replacement marks

@@ -363,7 +363,7 @@ GOOD = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=200, suppress_health_check=list(HealthCheck))
 @given(
     good=GOOD | st.just({}),
     odd=st.dictionaries(st.sampled_from(FIELDS) | st.text(max_size=5), VALUES, max_size=4),
@@ -377,7 +377,7 @@ def test_any_body_gets_an_answer_or_an_error_that_names_the_cause(served: Served
         error_of(response, response.status_code)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=60, suppress_health_check=list(HealthCheck))
 @given(odd=st.dictionaries(st.sampled_from(FIELDS), VALUES, max_size=4))
 def test_any_body_leaves_the_real_engine_whole(tiny_served, odd):
     served, core = tiny_served

@@ -141,7 +141,7 @@ class DropSummaries:
         db.execute("DROP TABLE run_summaries")
 
 
-def test_a_whole_program_leaves_its_row(listed_model):
+def test_a_whole_program_leaves_its_row(listed_home):
     with start("ask", "Hi", script=["word "], times=30) as process:
         process.communicate(timeout=60)
     (row,) = read_runs(paths.database_file(), limit=9)
@@ -150,7 +150,7 @@ def test_a_whole_program_leaves_its_row(listed_model):
     assert "ask" in call("stats", "--history").out
 
 
-def test_a_killed_program_leaves_its_row_and_its_socket_is_removed(listed_model):
+def test_a_killed_program_leaves_its_row_and_its_socket_is_removed(listed_home):
     with ask_without_end() as process:
         eventually(lambda: read_runs(paths.database_file(), limit=9))
         (path,) = paths.runtime_dir().glob("*.sock")

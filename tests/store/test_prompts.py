@@ -60,7 +60,7 @@ def test_a_chain_with_a_missing_link_is_not_known():
     assert sequence_of("none", {}, {}) is None
 
 
-@settings(deadline=None, max_examples=5)
+@settings(max_examples=5)
 @given(is_flushed=st.booleans())
 def test_the_latest_of_a_chat_is_found_saved_or_not(
     tmp_path_factory: pytest.TempPathFactory, is_flushed: bool

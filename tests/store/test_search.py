@@ -89,7 +89,6 @@ def test_nothing_is_found_by_nothing(store: Store, query: str):
 
 @settings(
     max_examples=25,
-    deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(query=st.text(max_size=60), scope=st.sampled_from(ChatScope))
@@ -100,7 +99,6 @@ def test_any_text_is_a_query(store: Store, query: str, scope: ChatScope):
 
 @settings(
     max_examples=25,
-    deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(words=st.lists(st.text(st.characters(codec="utf-8"), min_size=1, max_size=9), min_size=1))

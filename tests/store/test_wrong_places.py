@@ -25,7 +25,7 @@ def refused(path: Path) -> StoreError:
 
 @pytest.mark.parametrize("part", ["state", "data", "."])
 def test_a_file_where_a_folder_has_to_be_is_named(home: Path, part: str):
-    home.parent.mkdir(exist_ok=True)
+    home.rmdir()
     culprit = (home / part).resolve()
     culprit.parent.mkdir(exist_ok=True)
     culprit.write_text("mine")

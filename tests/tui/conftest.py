@@ -1,13 +1,20 @@
-"""A history of its own for every test."""
+"""What tests of the screen share."""
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
+from localpaged.tui import clipboard
 
-@pytest.fixture(autouse=True)
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("LOCALPAGED_HOME", str(tmp_path / "home"))
-    return tmp_path / "home"
+
+@pytest.fixture
+def copied(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The texts that go into the clipboard."""
+    texts: list[str] = []
+
+    def copy(app: object, text: str) -> bool:
+        texts.append(text)
+        return True
+
+    monkeypatch.setattr(clipboard, "copy", copy)
+    return texts

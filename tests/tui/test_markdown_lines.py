@@ -131,7 +131,7 @@ def test_nothing_that_acts_on_a_terminal_is_left(source):
         assert visible(row(line)) == row(line)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.text(alphabet="ab *_`#->|[]()!~\n1.漢", max_size=80), st.integers(MIN_WIDTH, 50))
 def test_lines_fit_their_width_unless_nesting_eats_it(source, width):
     for line in markdown_lines(source, width):

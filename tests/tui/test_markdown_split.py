@@ -89,7 +89,7 @@ def test_streaming_by_character_ends_like_rendering_at_once(text):
     assert growing.lines == markdown_lines(text, WIDTH)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(DOCUMENTS, st.lists(st.integers(1, 9), min_size=1))
 def test_streaming_in_any_pieces_ends_like_rendering_at_once(text, sizes):
     growing = GrowingMarkdown(WIDTH)
@@ -99,7 +99,7 @@ def test_streaming_in_any_pieces_ends_like_rendering_at_once(text, sizes):
     assert growing.lines == markdown_lines(text, WIDTH)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(DOCUMENTS)
 def test_text_before_a_cut_parses_alone_to_the_blocks_it_has_in_the_whole(text):
     splitter = Splitter()
@@ -113,7 +113,7 @@ def test_text_before_a_cut_parses_alone_to_the_blocks_it_has_in_the_whole(text):
         ]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(DOCUMENTS)
 def test_a_cut_never_moves_back(text):
     splitter = Splitter()
@@ -132,7 +132,7 @@ def test_an_open_fence_is_known_at_its_first_line():
     assert splitter.open_fence == "```"
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.text(max_size=120), st.integers(1, 60))
 def test_no_text_is_too_strange_for_the_renderer(text, width):
     growing = GrowingMarkdown(width)

@@ -102,7 +102,7 @@ async def play(actions: Sequence[tuple[str, object]]) -> None:
                 await looker.check()
 
 
-@settings(max_examples=5, deadline=None, derandomize=True, database=None)
+@settings(max_examples=5, derandomize=True, database=None)
 @given(st.lists(ACTIONS, min_size=6, max_size=12))
 @example([("step", 1)] * 6)
 @example([("press", "tab"), ("press", "k"), ("press", "k"), *[("step", 1)] * 9])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 from textual.app import App
 from textual.geometry import Offset
 from textual.selection import Selection
@@ -14,18 +13,6 @@ from testkit.screens import Stage, open_service, stage
 from testkit.scripted_engine import ScriptedEngine
 
 ANSWER = "**b**\n\n- item\n\n```python\nif x:\n    y\n```\n\nend \x1b[31m\n\n```sh\nls\n```\n"
-
-
-@pytest.fixture
-def copied(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    texts: list[str] = []
-
-    def copy(app: object, text: str) -> bool:
-        texts.append(text)
-        return True
-
-    monkeypatch.setattr(clipboard, "copy", copy)
-    return texts
 
 
 def select(shown: Stage, start: tuple[int, int], end: tuple[int, int]) -> None:

@@ -5,11 +5,8 @@ from __future__ import annotations
 import re
 from contextlib import contextmanager
 
-import pytest
-
 from localpaged.chat.service import ChatService
 from localpaged.store.store import Store
-from localpaged.tui import clipboard
 from localpaged.tui.glyphs import ASCII
 from testkit.builders import ready_model
 from testkit.fake_model import FakeChatModel
@@ -35,18 +32,6 @@ def thinking_service(engine: ScriptedEngine, **model):
         yield service
     finally:
         service.close()
-
-
-@pytest.fixture
-def copied(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    texts: list[str] = []
-
-    def copy(app: object, text: str) -> bool:
-        texts.append(text)
-        return True
-
-    monkeypatch.setattr(clipboard, "copy", copy)
-    return texts
 
 
 @SIZES

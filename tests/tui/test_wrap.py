@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
@@ -15,7 +15,6 @@ TEXTS = st.text(alphabet="ab -,.\n漢字。ひ🙂é", max_size=60)
 WIDTHS = st.integers(2, 20)
 
 
-@settings(deadline=None)
 @given(TEXTS, WIDTHS)
 def test_no_row_is_wider_than_asked(text, width):
     for line in (*wrap_runs([Run(text)], width), *fold_runs([Run(text)], width)):
@@ -23,7 +22,6 @@ def test_no_row_is_wider_than_asked(text, width):
             assert cell_len(line.plain.replace("\n", "")) <= width
 
 
-@settings(deadline=None)
 @given(TEXTS, WIDTHS)
 def test_rows_joined_by_their_glue_are_the_text(text, width):
     lines = wrap_runs([Run(text)], width)
@@ -32,7 +30,6 @@ def test_rows_joined_by_their_glue_are_the_text(text, width):
     assert re.sub(r" +(?=\n|$)", "", joined) == re.sub(r" +(?=\n|$)", "", text)
 
 
-@settings(deadline=None)
 @given(TEXTS, st.integers(0, 60), WIDTHS)
 def test_styles_stay_with_their_characters(text, cut, width):
     runs = [Run(text[:cut], Role.ACCENT), Run(text[cut:], Role.TEXT, STRONG)]

@@ -94,6 +94,11 @@ def make_service(
     return service, engine, recorder
 
 
+def texts(service: ChatService, chat_id: str) -> list[str | None]:
+    """The texts of a chat's lines, as the history has them; None where none is saved yet."""
+    return [line.message.text if line.message else None for line in service.transcript(chat_id)]
+
+
 def make_limited_store(path: Path, *, spare_pages: int) -> tuple[Store, Callable[[], None]]:
     """Return a history on a disk with room for a few pages more, and a way to make room."""
     db, path = open_database(path)
