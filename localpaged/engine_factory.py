@@ -10,6 +10,7 @@ from functools import cache, partial
 from typing import TYPE_CHECKING
 
 from localpaged.config import Settings
+from localpaged.cycles import collecting_none
 from localpaged.devices import Device
 from localpaged.engine.events import LoadEvent, ReadyEvent
 from localpaged.fitting.formats import NumberFormats
@@ -49,9 +50,10 @@ def load_core(
     started_s = time.perf_counter()
     on_load(LoadEvent("Starting torch"))
     wait_briefly()
-    import torch
+    with collecting_none():
+        import torch
 
-    from localpaged.engine.answer import Vocabulary
+        from localpaged.engine.answer import Vocabulary
 
     torch.set_num_threads(settings.threads or _torch_threads())
     machine = machine or ThisMachine()

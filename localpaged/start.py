@@ -1,6 +1,11 @@
-"""The program's first moments: Ctrl+C while its modules are imported ends it without a word."""
+"""The program's first moments: Ctrl+C while its modules are imported ends it without a word.
+
+Cycles are not collected until a command runs (`cycles`).
+"""
 
 from __future__ import annotations
+
+import gc
 
 # what `signal` is made of: the module itself takes longer than all that this file is for
 import _signal  # type: ignore[import-not-found]
@@ -8,6 +13,7 @@ import _signal  # type: ignore[import-not-found]
 
 def main() -> object:
     """Run the program and leave it."""
+    gc.disable()
     is_ours = _signal.getsignal(_signal.SIGINT) is _signal.default_int_handler
     if is_ours:
         # there is nothing to undo yet, and nobody who could tell a KeyboardInterrupt nicely

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from localpaged_kernels.starting import Starter
+
 REGISTERS = 65536
 """Registers of a processor, of every architecture that is compiled for."""
 
@@ -45,12 +47,19 @@ class Launch:
 
     def run(self) -> None:
         """Start the kernel on the current stream; an empty grid starts nothing."""
-        if all(self.grid):
-            self.kernel[self.grid](
-                **self.args,
-                **self.constants,
-                **self.options,
-            )
+        if not all(self.grid):
+            return
+        if not hasattr(self.kernel, "device_caches"):  # the interpreter's
+            self.kernel[self.grid](**self.args, **self.constants, **self.options)
+            return
+        starter = _starters.get(id(self.kernel))
+        if starter is None:
+            starter = _starters[id(self.kernel)] = Starter(self.kernel)
+        starter.start(self)
+
+
+_starters: dict[int, Starter] = {}
+"""By the kernel, all of which are there as long as the process."""
 
 
 def most_registers(num_warps: int) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from functools import partial
 from importlib import import_module
@@ -42,6 +43,7 @@ class Program(click.Group):
         """Run the command."""
         from localpaged.log_file import logging_to_file
 
+        gc.enable()  # `start` stopped it
         with logging_to_file():
             return super().invoke(ctx)
 

@@ -35,7 +35,7 @@ from localpaged.tui.notices import Notices
 from localpaged.tui.paste_guard import guard_pastes, restored
 from localpaged.tui.preferences import save_theme
 from localpaged.tui.screens.chat import ChatScreen
-from localpaged.tui.screens.confirm import ConfirmScreen
+from localpaged.tui.screens.confirm import QuitScreen
 from localpaged.tui.screens.live import LiveScreen
 from localpaged.tui.theme import DARK, NAMES, known_theme, themes
 from localpaged.tui.typist import Fence, Typist
@@ -357,7 +357,7 @@ class LocalPagedApp(TidyApp[None]):
                 self._leave()
 
         self.push_screen(
-            ConfirmScreen(
+            QuitScreen(
                 "An answer is still running" if is_one else f"{running} answers are still running",
                 f"Quitting stops {'it' if is_one else 'them'}. "
                 "The text so far is kept and can be continued.",

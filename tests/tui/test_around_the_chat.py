@@ -80,6 +80,19 @@ async def test_quitting_while_something_runs_can_be_confirmed():
         assert last_text(service, service.chats()[0].id).startswith("word0 ")
 
 
+async def test_the_quit_key_said_again_quits_and_control_c_stays():
+    engine = ScriptedEngine([LONG])
+    with open_service(engine) as service:
+        async with stage(service, engine) as shown:
+            await shown.ask("x")
+            await shown.step(3)
+            await shown.press("ctrl+q", "ctrl+c")
+            assert shown.dialog is None
+            assert not shown.app._exit
+            await shown.press("ctrl+q", "ctrl+q")
+            await shown.until(lambda: shown.app._exit)
+
+
 async def test_control_c_does_the_least_destructive_thing_first():
     engine = ScriptedEngine([LONG])
     with open_service(engine) as service:

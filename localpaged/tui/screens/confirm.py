@@ -11,6 +11,7 @@ from textual.content import Content
 from textual.widgets import Button, Static
 
 from localpaged.tui.compositor import Dialog
+from localpaged.tui.keys import BY_ID
 
 
 class ConfirmScreen(Dialog[bool]):
@@ -19,7 +20,7 @@ class ConfirmScreen(Dialog[bool]):
     # Enter must never do harm by habit
     AUTO_FOCUS = "#no"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,n", "answer(False)", "No", show=False),
+        Binding("escape,n,ctrl+c", "answer(False)", "No", show=False),
         Binding("y", "answer(True)", "Yes", show=False),
         Binding("left,right", "other_button", "Other button", show=False),
     ]
@@ -52,3 +53,11 @@ class ConfirmScreen(Dialog[bool]):
     def action_other_button(self) -> None:
         """Move between the two buttons."""
         self.focus_next()
+
+
+class QuitScreen(ConfirmScreen):
+    """Asks whether to quit. The quit key, pressed once more, says yes."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding(BY_ID["quit"].keys, "answer(True)", "Quit", id="quit", show=False),
+    ]
