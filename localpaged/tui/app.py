@@ -368,8 +368,10 @@ class LocalPagedApp(TidyApp[None]):
         )
 
     async def action_quit(self) -> None:
-        """The quit key, wherever it is pressed but in a dialog."""
-        if not isinstance(self.screen, ModalScreen):
+        """The quit key, wherever it is pressed but in a dialog other than its own."""
+        if isinstance(self.screen, QuitScreen):
+            self.screen.action_answer(True)
+        elif not isinstance(self.screen, ModalScreen):
             self.ask_to_quit()
 
     def action_help_quit(self) -> None:

@@ -11,7 +11,6 @@ from textual.content import Content
 from textual.widgets import Button, Static
 
 from localpaged.tui.compositor import Dialog
-from localpaged.tui.keys import BY_ID
 
 
 class ConfirmScreen(Dialog[bool]):
@@ -56,8 +55,4 @@ class ConfirmScreen(Dialog[bool]):
 
 
 class QuitScreen(ConfirmScreen):
-    """Asks whether to quit. The quit key, pressed once more, says yes."""
-
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding(BY_ID["quit"].keys, "answer(True)", "Quit", id="quit", show=False),
-    ]
+    """Asks whether to quit. The app's quit key, pressed once more, says yes."""

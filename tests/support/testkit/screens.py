@@ -100,7 +100,8 @@ class Stage:
         for key in keys:
             self.app.post_message(key_event(key))
         await self.settle()
-        await self.until(lambda: self.app.typist.is_idle)
+        # an app that was left hands on no more keys
+        await self.until(lambda: self.app.typist.is_idle or self.app._exit)
         await self.settle()
         await self.settle()
 
