@@ -53,10 +53,14 @@ def _family(bench: Bench, family: Family) -> Iterator[Entry]:
     lengths = bench.pick(PROMPTS, (17, 2))
     count = bench.pick(ANSWER_TOKENS, 2)
     for has_graphs in (True, False):
+        how = "graphs" if has_graphs else "operator by operator"
+        lack = bench.lacks_time(f"{family.name}, float32, {how}", FAMILY_S)
+        if lack is not None:
+            yield lack
+            break
         ours = Ours(
             bench, family.config, SIZES, state=state, dtype=torch.float32, has_graphs=has_graphs
         )
-        how = "graphs" if has_graphs else "operator by operator"
         if has_graphs and ours.note:
             yield Fault(f"{family.name}, {how}", ours.note)
         prompts = [ours.prompt(length) for length in lengths]
@@ -67,7 +71,9 @@ def _family(bench: Bench, family: Family) -> Iterator[Entry]:
         yield _tokens(family, ours, known, count, f"float32, {how}, known beginnings")
         if bench.is_rehearsal:
             break
-    yield _likelihoods(bench, family)
+    yield bench.lacks_time(f"{family.name}, bfloat16, likelihoods", FAMILY_S) or _likelihoods(
+        bench, family
+    )
 
 
 def _tokens(
