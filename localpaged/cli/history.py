@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -58,7 +58,7 @@ def history(ctx: click.Context) -> None:
 
     \b
     Exit codes:
-      0  done; a search that finds nothing, too
+      0  done, also when a search finds nothing
       1  not possible now: a file that is no chat, a chat that is answering
       2  wrong use: an option, an id that several chats begin with
       4  no such chat
@@ -115,6 +115,7 @@ def search(text: tuple[str, ...], scope: str, is_json: bool) -> None:
     """
     with open_store() as store:
         result = store.search(" ".join(text), scope=scope_of(scope))
+        ids = short_ids(store)
     if is_json:
         print_json(
             {
@@ -124,12 +125,9 @@ def search(text: tuple[str, ...], scope: str, is_json: bool) -> None:
             }
         )
         return
-    for hit in result.hits:
-        of_compare = " (answer of a compare)" if hit.chat.is_hidden else ""
-        title = f"{title_of(hit.chat)}{of_compare}"
-        click.echo(f"{hit.chat.id}  {hit.role:<9}  {title}: {_snippet(hit)}")
     if not result.hits:
         click.echo("Nothing found.", err=True)
+    _print_rows([_hit_row(hit, ids) for hit in result.hits])
     if result.num_unindexed:
         click.echo(f"{result.num_unindexed:,} older messages are not indexed yet.", err=True)
 
@@ -174,7 +172,7 @@ def rename(chat: str, title: tuple[str, ...]) -> None:
 @several_chats
 @click.option("--undo", is_flag=True, help="Put them on the list again.")
 def archive(chats: tuple[str, ...], undo: bool) -> None:
-    """Take chats off the list; they are still found."""
+    """Take chats off the list; searches still find them."""
     with open_store() as store:
         for found in [find_chat(store, chat) for chat in chats]:
             if not undo:
@@ -221,6 +219,13 @@ def _hit_record(hit: SearchHit) -> dict[str, Any]:
 
 def _snippet(hit: SearchHit) -> str:
     return visible(hit.snippet.text)
+
+
+def _hit_row(hit: SearchHit, ids: Mapping[str, str]) -> tuple[str, ...]:
+    chat = hit.chat
+    of_compare = " (answer of a compare)" if chat.is_hidden else ""
+    found = f"{title_of(chat)}{of_compare}: {_snippet(hit)}"
+    return ids.get(chat.id, chat.id), _day(chat.updated_at), hit.role, found
 
 
 def _state(chat: Chat) -> str:

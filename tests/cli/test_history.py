@@ -86,6 +86,8 @@ def test_a_search_tells_chat_message_and_place(chat_id):
     done = call("history", "search", "apple")
     assert done.code == 0
     assert "an apple is a fruit" in done.out.lower()
+    listed = call("history", "list").out
+    assert all(line.split("  ")[0] in listed for line in done.out.splitlines()), "ids as listed"
     (hit, *_) = records("search", "fruit", "is")["hits"]
     start, end = hit["places"][0]
     assert hit["snippet"][start:end].lower() in ("fruit", "is")
