@@ -26,6 +26,9 @@ if [ ! -x "$venv/bin/python" ]; then
     }
 fi
 pip="$venv/bin/python -m pip --disable-pip-version-check"
+# On a terminal it is shown what is fetched: torch alone can take minutes.
+quiet=
+[ -t 1 ] || quiet=--quiet
 # Dependency groups need pip 25.1.
 $pip install --quiet --upgrade 'pip>=25.1'
 
@@ -48,7 +51,7 @@ esac
 # Without an NVIDIA driver a CUDA build of torch is gigabytes for nothing, so PyTorch's own index
 # of CPU builds is asked first. Where it does not answer, the usual index serves as it does.
 if [ "$(uname -s)" = Linux ] && [ "$wanted" = cpu ] && [ "$installed" != cpu ]; then
-    $pip install --quiet --no-deps --constraint constraints.txt --retries 0 --timeout 5 \
+    $pip install $quiet --no-deps --constraint constraints.txt --retries 0 --timeout 5 \
         --force-reinstall --index-url https://download.pytorch.org/whl/cpu torch 2>/dev/null \
         || echo "PyTorch's index of CPU builds does not answer; using the usual package index."
 fi
@@ -60,8 +63,7 @@ project=.
 [ "$wanted" = cpu ] || project='.[cuda]'
 set -- --constraint constraints.txt --editable "$project"
 [ -z "$group" ] || set -- "$@" --group "$group"
-[ -t 1 ] || set -- --quiet "$@"
-$pip install "$@"
+$pip install $quiet "$@"
 
 # Of a package that it copies pip compiles the modules; of one that stays where it is nobody does
 # before its first start.
@@ -73,7 +75,10 @@ $pip install "$@"
 from localpaged.engine.eight_bit import has_team_steps
 
 if has_team_steps():
+    from localpaged_kernels.cpu_step.compiled import is_kept
     from localpaged_kernels.cpu_step.threads import prepare
 
+    if not is_kept():
+        print("Compiling a step for this processor (some 15 seconds) ...", flush=True)
     prepare()
 ' || echo "Steps could not be compiled for this processor; the first chat will tell why." >&2
