@@ -14,12 +14,12 @@ from localpaged.cli.text import TEXT
 @click.command()
 @click.argument("question", nargs=-1, type=TEXT)
 @click.option("--system", "-s", type=TEXT, help="System prompt of a new chat.")
-@click.option("--continue", "-c", "is_continued", is_flag=True, help="Go on with the last chat.")
+@click.option("--continue", "-c", "is_continued", is_flag=True, help="Continue the last chat.")
 @sampling_options
 @click.option("--json", "is_json", is_flag=True, help="Print one JSON object instead of text.")
 @engine_options
 def ask(question: tuple[str, ...], **options: Any) -> int:
-    """Ask one QUESTION; what comes through stdin is put behind it.
+    """Ask one QUESTION; text from stdin is appended to it.
 
     The answer goes to stdout, everything else to stderr. A question that begins with a dash
     goes behind `--`. Ctrl+C ends the answer and keeps its text; a second one ends the program.
@@ -27,7 +27,7 @@ def ask(question: tuple[str, ...], **options: Any) -> int:
     \b
     Exit codes:
       0    answered
-      1    not possible now, or an error of our own
+      1    not possible now, or an internal error
       2    wrong use: an option, a parameter, no question
       4    no such model, or one that cannot be used
       5    the engine refused or failed the request

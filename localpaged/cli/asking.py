@@ -53,11 +53,14 @@ def run_ask(question: tuple[str, ...], options: Mapping[str, Any]) -> int:
     if is_cut and ended is not None and options["max_tokens"] is None:
         if asking.is_by_endpoint:
             # its context was full, or it sets limits of its own
-            tell("The answer is cut by its server.", hint="Ask for the rest with --continue.")
+            tell("The answer was cut off by its server.", hint="Ask for the rest with --continue.")
             return exit_code
         usage = ended.usage
         used = 0 if usage is None else usage.prompt_tokens + usage.completion_tokens
-        tell(f"The answer is cut: question and answer fill the context, {used:,} tokens.", hint=CUT)
+        tell(
+            f"The answer was cut off: question and answer fill the context, {used:,} tokens.",
+            hint=CUT,
+        )
     return exit_code
 
 

@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.option("--ascii", "is_ascii", is_flag=True, help="Draw with ASCII characters alone.")
+@click.option("--ascii", "is_ascii", is_flag=True, help="Draw with ASCII characters only.")
 @click.option(
     "--serve",
     "address",
     is_flag=False,
     flag_value="",
     metavar="[HOST:PORT]",
-    help="Let other programs ask the engine over HTTP meanwhile; see `localpaged serve`.",
+    help="Serve the engine over HTTP as well; see `localpaged serve`.",
 )
 @engine_options
 def chat(is_ascii: bool, address: str | None, **options: Any) -> int:

@@ -28,7 +28,7 @@ from localpaged.cli.text import TEXT
     type=Temperatures(),
     multiple=True,
     callback=all_of,
-    help="Go round in samples: 0.2,0.9, or repeated.",
+    help="Samples take these in turn: 0.2,0.9, or repeated.",
 )
 @click.option("--seed", type=int, help="Seed of the first sample; the next ones count up.")
 @click.option("--system", "-s", type=TEXT, help="System prompt.")
@@ -38,13 +38,13 @@ from localpaged.cli.text import TEXT
 @click.option("--min-p", type=float, help="Drop tokens below this share of the likeliest.")
 @click.option("--stop", type=TEXT, multiple=True, help="End answers before this text. Repeatable.")
 @stop_loops_option
-@click.option("--plain", "is_plain", is_flag=True, help="Print, on a terminal as well.")
+@click.option("--plain", "is_plain", is_flag=True, help="Print the answers, even on a terminal.")
 @click.option("--json", "is_json", is_flag=True, help="Print one JSON object instead of text.")
 @memory_options
 def compare(prompt: tuple[str, ...], **options: Any) -> int:
     """Have one PROMPT answered several times, by one model or by several.
 
-    The prompt is read once for each model. What comes through stdin is put behind it. On a terminal
+    The prompt is read once for each model. Text from stdin is appended to it. On a terminal
     the chat opens with the answers side by side. Otherwise, or with --plain, they go to stdout,
     each below a line that names it, or in columns where a terminal has room for them. They come in
     their order, each once it and those before it are complete. Without -n there are two samples of

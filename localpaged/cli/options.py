@@ -63,11 +63,15 @@ def memory_options(command: F) -> F:
     for option in (
         _option("--threads", type=int, help="Cores that compute."),
         _option("--kv-memory", type=ByteSize(), help="Limit of KV memory, such as 512M."),
-        _option("--host-memory", type=ByteSize(), help="Memory for KV that does not fit, as 4G."),
+        _option(
+            "--host-memory",
+            type=ByteSize(),
+            help="Host memory for KV that does not fit, such as 4G.",
+        ),
         _option(
             "--kv-disk",
             type=ByteSize(or_none=True),
-            help="Files that keep KV for the next run, as 2G; 0 is none.",
+            help="Disk space for KV kept for the next run, such as 2G; 0 keeps none.",
         ),
         _option("--kv-dtype", type=click.Choice(KV_DTYPES), help="Number format of KV."),
         _option("--context", type=click.IntRange(1), help="Tokens a chat may have."),

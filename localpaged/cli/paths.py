@@ -8,13 +8,13 @@ import click
 @click.command("paths")
 @click.option("--json", "is_json", is_flag=True, help="Print one JSON object.")
 def paths_command(is_json: bool) -> None:
-    """Tell where localpaged keeps its files.
+    """Show where localpaged keeps its files.
 
     \b
     config_file    settings; `config --template` prints one
     database_file  the history; backups_dir has the copies made before its schema changed
     models_dir     models, or where they are
-    log_file       what went wrong beside the screen
+    log_file       warnings and errors that no screen shows
     kv_dir         KV memory of earlier runs; safe to delete, as all of cache_dir
     socket_dir     sockets of running programs
     data_dir, state_dir and cache_dir are the folders they are in.

@@ -78,7 +78,7 @@ def all_of(
 stop_loops_option = click.option(
     "--stop-loops/--no-stop-loops",
     default=None,
-    help="End an answer that only repeats itself; this is so unless told.",
+    help="End an answer that only repeats itself; on by default.",
 )
 
 
@@ -100,7 +100,7 @@ def overrides_from(options: Mapping[str, Any]) -> dict[str, Any]:
         if options[name]:
             overrides[name] = tuple(options[name])
     if options["logprobs"] is not None and not options["is_json"]:
-        raise ConfigError("--logprobs is told in JSON alone.", hint="Add --json.")
+        raise ConfigError("--logprobs needs --json.", hint="Add --json.")
     grammar = _grammar(options)
     if grammar is None:
         return overrides
@@ -117,7 +117,7 @@ def _grammar(options: Mapping[str, Any]) -> Grammar | None:
     if len(given) > 1:
         raise ConfigError(
             f"{' and '.join(f'--{name}' for name in given)} do not go together.",
-            hint="Say in one way what the answer may be.",
+            hint="Give only one of them.",
         )
     match given:
         case {"schema": str(schema)}:
@@ -148,18 +148,18 @@ _OPTIONS = (
         "--temperature",
         "-t",
         type=float,
-        help=f"0 always takes the likeliest token; {DEFAULT_TEMPERATURE} unless told.",
+        help=f"0 always takes the likeliest token; default {DEFAULT_TEMPERATURE}.",
     ),
     click.option("--top-k", type=int, help="Choose among the k likeliest tokens."),
     click.option(
         "--top-p",
         type=float,
-        help=f"Choose among tokens of this total probability; {DEFAULT_TOP_P}.",
+        help=f"Choose among tokens of this total probability; default {DEFAULT_TOP_P}.",
     ),
     click.option("--min-p", type=float, help="Drop tokens below this share of the likeliest."),
     click.option("--seed", type=int, help="The same seed gives the same answer."),
     click.option("--max-tokens", type=int, help="Length limit of the answer."),
-    click.option("--min-tokens", type=int, help="The answer does not end before so many."),
+    click.option("--min-tokens", type=int, help="The answer does not end before so many tokens."),
     click.option(
         "--stop", type=TEXT, multiple=True, help="End the answer before this text. Repeatable."
     ),
@@ -169,9 +169,9 @@ _OPTIONS = (
     click.option("--grammar", metavar="FILE", help="Lark grammar of the answer."),
     click.option("--repetition-penalty", type=float, help="Above 1 avoids what was said."),
     click.option(
-        "--presence-penalty", type=float, help="Taken off for tokens that the answer has."
+        "--presence-penalty", type=float, help="Subtracted once for tokens that the answer has."
     ),
-    click.option("--frequency-penalty", type=float, help="Taken off for every time it has them."),
+    click.option("--frequency-penalty", type=float, help="Subtracted for every time it has them."),
     click.option(
         "--logit-bias",
         type=TokenBias(),
@@ -181,6 +181,6 @@ _OPTIONS = (
     click.option(
         "--logprobs",
         type=int,
-        help="With --json: tell each token's log probability and so many alternatives.",
+        help="With --json: each token's log probability, and so many alternatives.",
     ),
 )

@@ -14,12 +14,12 @@ from localpaged.cli.server_options import server_options
 @server_options
 @engine_options
 def serve(**options: Any) -> int:
-    """Serve the model over HTTP, in the way of OpenAI's API.
+    """Serve the model over an OpenAI-compatible HTTP API.
 
-    Clients take http://HOST:PORT/v1 as their base URL. Requests run side by side, and beginnings
+    Clients use http://HOST:PORT/v1 as their base URL. Requests run side by side, and beginnings
     that they share are computed once. Nothing of them is saved.
 
-    Only this machine is listened to unless --host says otherwise, which needs an API key in
+    Only this machine can connect unless --host says otherwise, which needs an API key in
     LOCALPAGED_API_KEY. With a key, every request must have it.
 
     Ctrl+C or SIGTERM lets open answers go on for ten seconds, a second one ends them.
@@ -27,7 +27,7 @@ def serve(**options: Any) -> int:
     \b
     Paths:
       /v1/chat/completions, /v1/completions, /v1/models
-      /health   the process and its engine live   /ready   the model is loaded
+      /health   the engine is alive               /ready   the model is loaded
       /metrics  for Prometheus
     """
     from localpaged.cli.serving import run_serve

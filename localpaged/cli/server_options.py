@@ -30,7 +30,7 @@ def server_options(command: F) -> F:
             "origins",
             multiple=True,
             metavar="ORIGIN",
-            help="Let web pages from there ask, as https://example.org; several times for several.",
+            help="Let web pages of this origin ask, such as https://example.org. Repeatable.",
         ),
         click.option(
             "--allow-host",
@@ -39,7 +39,7 @@ def server_options(command: F) -> F:
             metavar="NAME",
             help="A further name by which clients may call this machine.",
         ),
-        click.option("--port", type=int, help="Port to listen on; 0 takes any that is free."),
+        click.option("--port", type=int, help="Port to listen on; 0 picks a free one."),
         click.option("--host", help="Address to listen on."),
     ):
         command = option(command)

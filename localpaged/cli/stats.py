@@ -25,18 +25,18 @@ class Interval(click.FloatRange):
         return seconds
 
 
-@click.command(short_help="Show memory, speed and chats of what runs.")
-@click.option("--once", "-1", "is_once", is_flag=True, help="Print text, and end.")
+@click.command(short_help="Show memory, speed and chats of running programs.")
+@click.option("--once", "-1", "is_once", is_flag=True, help="Print text once, and exit.")
 @click.option("--json", "is_json", is_flag=True, help="Print one JSON object instead of text.")
 @click.option(
     "--watch",
     "watch_s",
     type=Interval(min=MIN_INTERVAL_S, max=MAX_INTERVAL_S),
     metavar="SECONDS",
-    help="Look again and again; with --json a line for each look.",
+    help="Repeat at this interval; with --json one line each time.",
 )
-@click.option("--ascii", "is_ascii", is_flag=True, help="Print ASCII characters alone.")
-@click.option("--pid", type=click.IntRange(1), help="Look at this program alone.")
+@click.option("--ascii", "is_ascii", is_flag=True, help="Print ASCII characters only.")
+@click.option("--pid", type=click.IntRange(1), help="Show this program only.")
 @click.option("--history", "is_history", is_flag=True, help="Show past runs instead.")
 @click.option(
     "--runs",
@@ -53,10 +53,10 @@ def stats(**options: Any) -> int:
 
     \b
     Exit codes:
-      0    told
+      0    shown
       1    a program runs that cannot be read: it does not answer, or is of another version
       2    wrong use
-      3    none runs; what is known without one is told
+      3    none runs; what is known without one is shown
       6    the history cannot be read
       130  interrupted with Ctrl+C
       141  the reader of stdout went away

@@ -26,9 +26,11 @@ NAME_CHARS = 40
 @click.command(short_help="Write chats to Markdown or JSON.")
 @click.argument("chats", nargs=-1, metavar="[CHAT]...", shell_complete=complete_chats)
 @click.option("--all", "is_all", is_flag=True, help="Every chat that is not deleted; as JSON.")
-@click.option("--format", "kind", type=click.Choice(FORMATS), help="By default by the file's name.")
+@click.option(
+    "--format", "kind", type=click.Choice(FORMATS), help="By default the file's name decides."
+)
 @click.option("--output", "-o", default="-", help="A new file, a folder, or - for stdout.")
-@click.option("--force", is_flag=True, help="Replace a file that is there.")
+@click.option("--force", is_flag=True, help="Replace an existing file.")
 def export(
     chats: tuple[str, ...], is_all: bool, kind: str | None, output: str, force: bool
 ) -> None:

@@ -14,7 +14,7 @@ def test_a_cut_answer_is_told_with_its_numbers(answer_with):
     done = call("ask", "Why?")
     assert (done.code, done.out) == (0, "ab\n")
     assert done.err.startswith(
-        "localpaged: The answer is cut: question and answer fill the context, 9 tok"
+        "localpaged: The answer was cut off: question and answer fill the context, 9 tok"
     )
     assert "hint: Ask for a shorter answer" in done.err
     assert call("ask", "--max-tokens", "2", "Why?").err == ""

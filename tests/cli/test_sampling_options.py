@@ -65,7 +65,7 @@ def test_the_form_of_an_answer_can_be_a_file(answer_with, tmp_path, option, kind
     ("arguments", "part"),
     [
         (["--schema", SCHEMA, "--regex", "a"], "--schema and --regex do not go together"),
-        (["--logprobs", "3"], "--logprobs is told in JSON alone"),
+        (["--logprobs", "3"], "--logprobs needs --json"),
         (["--grammar", "nowhere.lark"], "nowhere.lark cannot be read: No such file"),
         (["--grammar", "."], "cannot be read: Is a directory"),
         (["--grammar", "a\x00b"], "cannot be read"),

@@ -108,7 +108,7 @@ def test_ask_tells_that_a_server_cut_the_answer(endpoint):
     endpoint.replies = [stream("Once upon", reason="length")]
     done = call("ask", "A story", "--model", f"{endpoint.url}#m1")
     assert (done.code, done.out) == (0, "Once upon\n")
-    assert "The answer is cut by its server." in done.err
+    assert "The answer was cut off by its server." in done.err
 
 
 def test_models_that_were_chosen_by_their_address_are_endpoints_in_the_list_as_well(endpoint):
