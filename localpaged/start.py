@@ -5,10 +5,9 @@ Cycles are not collected until a command runs (`cycles`).
 
 from __future__ import annotations
 
-import gc
-
 # what `signal` is made of: the module itself takes longer than all that this file is for
 import _signal  # type: ignore[import-not-found]
+import gc
 
 
 def main() -> object:

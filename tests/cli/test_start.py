@@ -34,3 +34,22 @@ def test_an_interrupt_that_is_ignored_stays_ignored():
     done = run("import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)\n" + START)
     assert (done.returncode, done.stderr) == (0, "")
     assert "version" in done.stdout
+
+
+COLLECTING = """
+import atexit, gc, sys
+seen = []
+class Import:
+    def find_spec(self, name, path=None, target=None):
+        if name in ("localpaged.cli.main", "localpaged.kv_files.folder"):
+            seen.append(gc.isenabled())
+sys.meta_path.insert(0, Import())
+atexit.register(lambda: print(seen))
+from localpaged.start import main
+sys.argv = ["localpaged", "paths"]
+main()
+"""
+
+
+def test_cycles_are_collected_from_the_command_on():
+    assert run(COLLECTING).stdout.splitlines()[-1] == "[False, True]"
