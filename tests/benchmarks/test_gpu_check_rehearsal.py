@@ -68,3 +68,23 @@ def test_without_a_gpu_nothing_is_measured_and_the_exit_status_tells(tmp_path):
 
 def test_an_unknown_check_is_wrong_usage():
     assert script("--only", "everything").returncode == 2
+
+
+def test_layouts_are_tried_beside_the_rules_own_and_agree(tmp_path):
+    out = tmp_path / "layouts.json"
+    done = subprocess.run(
+        [sys.executable, SCRIPT.with_name("gpu_layouts.py"), "--rehearse", "--out", str(out)],
+        capture_output=True,
+        text=True,
+        timeout=110,
+        check=False,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("REHEARSAL")
+    works = json.loads(out.read_text())["works"]
+    assert len(works) == 4
+    for lines in works.values():
+        assert [line["is_rule"] for line in lines].count(True) == 1
+        assert len(lines) > 2
+        assert all(line["error"] <= 1 for line in lines)

@@ -1,0 +1,202 @@
+"""Times attention on an NVIDIA GPU in every layout beside the one that a rule chooses.
+
+    python benchmarks/gpu_layouts.py [--out FILE.json] [--seconds 240]
+    python benchmarks/gpu_layouts.py --rehearse      the same code, tiny, on a CPU; measures nothing
+
+The rule (`triton_shape.shape_of`, `triton_launches.splits_for`) was made without a card. This tells
+what another tile, more warps, more stages or more parts would take, and whether the results agree.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import os
+import random
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gpu_check_parts import machine
+from gpu_check_parts.bench import Bench
+from gpu_check_parts.checks import Conditions
+
+if TYPE_CHECKING:
+    from gpu_check_parts.attention_work import Tensors, Work
+    from localpaged_kernels.launch import Launch
+    from localpaged_kernels.paged_attention.triton_shape import Shape
+
+TILES, WARPS, STAGES = (16, 32, 64, 128), (2, 4, 8), (2, 3, 5)
+CHUNK_ROWS = (64, 128)
+MORE_PARTS = (1, 2, 4)
+TOLERANCE = 2e-2
+SPEND_S = 0.04
+SHOWN = 12
+"""Lines of a table: the fastest, and the rule's own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A layout and its time; `error` is a share of what is tolerated beside the rule's results."""
+
+    layout: str
+    microseconds: float
+    share: float
+    error: float
+    is_rule: bool = False
+
+
+def main() -> int:
+    """Time all layouts, print a table for each piece of work; exit status 1 where one is wrong."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rehearse", action="store_true", help="tiny, on a CPU, nothing measured")
+    parser.add_argument("--out", type=Path, help="where the JSON goes")
+    parser.add_argument("--seconds", type=float, default=240.0, help="what all of it may take")
+    options = parser.parse_args()
+    os.environ["TRITON_INTERPRET"] = "1" if options.rehearse else "0"
+    bench = Bench(Conditions(options.rehearse, time.monotonic() + options.seconds))
+    if bench.is_rehearsal:
+        print("REHEARSAL: on a CPU, interpreted; its times say nothing about a GPU")
+    from gpu_check_parts.check_machine import bandwidth
+
+    per_s = bandwidth(bench).median * 1e9
+    works = _works(bench)
+    told: dict[str, Any] = {**machine.software(), "GB/s": per_s / 1e9, "works": {}}
+    is_right = True
+    for place, (title, work) in enumerate(works):
+        deadline_s = time.monotonic() + bench.left_s() / (len(works) - place)
+        lines = sorted(_lines(bench, work, per_s, deadline_s), key=lambda line: line.microseconds)
+        is_right &= all(line.error <= 1 for line in lines)
+        told["works"][title] = [asdict(line) for line in lines]
+        _print(title, lines)
+        if options.out is not None:
+            options.out.write_text(json.dumps(told, indent=2) + "\n")
+    return 0 if is_right else 1
+
+
+def _works(bench: Bench) -> list[tuple[str, Work]]:
+    import torch
+
+    from gpu_check_parts.attention_inputs import Shape as Heads
+    from gpu_check_parts.attention_work import Work
+
+    heads = bench.pick(Heads(heads=32), Heads(4, 2, 32))
+    eight_bit = bench.pick(
+        Heads(heads=32, kv_dtype=torch.int8), Heads(4, 2, 32, kv_dtype=torch.int8)
+    )
+    sizes = bench.pick((8, 1, 8_000), (2, 1, 40))
+    works = [("decode", Work(heads, *sizes)), ("decode on int8", Work(eight_bit, *sizes))]
+    works += [("decode", Work(heads, *bench.pick((1, 1, 16_000), (1, 1, 40))))]
+    works += [("chunk", Work(heads, *bench.pick((1, 2_048, 8_192), (1, 5, 20))))]
+    return [(f"{name}, {work.name}", work) for name, work in works]
+
+
+def _lines(bench: Bench, work: Work, per_s: float, deadline_s: float) -> Iterator[Line]:
+    """Yield the rule's layout, then all others as long as there is time."""
+    from gpu_check_parts.attention_work import launches_of, run_launches, tensors_of
+    from gpu_check_parts.comparing import share_of_tolerance
+
+    tensors = tensors_of(work, bench.device)
+
+    def line(layout: str, launches: Sequence[Launch], *, is_rule: bool = False) -> Line:
+        tensors.out.fill_(float("nan"))
+        times = bench.watch.kernel(partial(run_launches, launches), spend_s=SPEND_S)
+        error = share_of_tolerance(tensors.out, right, absolute=TOLERANCE, relative=TOLERANCE)
+        share = work.moved_bytes / times.median / per_s
+        return Line(layout, times.median * 1e6, share, error, is_rule)
+
+    ruled = launches_of(work, tensors)
+    run_launches(ruled)
+    right = tensors.out.clone()
+    first = ruled[0]
+    tile, rows = first.constants["TILE"], first.constants["BLOCK_M"]
+    yield line(
+        _told(rows, tile, first.num_warps, first.num_stages, first.grid[2]), ruled, is_rule=True
+    )
+    for shape, splits in _layouts(bench, work, tensors):
+        if time.monotonic() > deadline_s:
+            return
+        told = _told(shape.block_m, shape.tile, shape.num_warps, shape.num_stages, splits)
+        try:
+            yield line(told, _laid_out(work, tensors, shape, splits))
+        except Exception as error:  # such as shared memory that does not suffice
+            print(f"{told}: {type(error).__name__}", file=sys.stderr)
+
+
+def _layouts(bench: Bench, work: Work, tensors: Tensors) -> Iterator[tuple[Shape, int]]:
+    from localpaged_kernels.card import card_of
+    from localpaged_kernels.launch import power_of_two
+    from localpaged_kernels.paged_attention.triton_launches import (
+        MAX_SPLITS,
+        num_blocks,
+        splits_for,
+    )
+    from localpaged_kernels.paged_attention.triton_shape import LEAST_ROWS, Shape
+
+    group = work.shape.heads // work.shape.kv_heads
+    is_decode = work.queries == 1
+    card, rows = card_of(bench.device), _rows(work, tensors)
+    layouts = list(
+        itertools.product(
+            (LEAST_ROWS,) if is_decode else bench.pick(CHUNK_ROWS, (16,)),
+            bench.pick(TILES, (16,)),
+            bench.pick(WARPS, (4,)),
+            bench.pick(STAGES, (2,)),
+        )
+    )
+    random.Random(0).shuffle(layouts)  # where time runs out, some of each kind were tried
+    for block_m, tile, warps, stages in layouts:
+        dim = power_of_two(work.shape.dim)
+        shape = Shape(dim, block_m, 1 if is_decode else block_m // group, tile, warps, stages)
+        programs = num_blocks(rows, shape) * work.shape.kv_heads
+        parts = splits_for(programs, rows, tensors.kv, shape, card)
+        for splits in dict.fromkeys(min(parts * more, MAX_SPLITS) for more in MORE_PARTS):
+            yield shape, splits
+
+
+def _rows(work: Work, tensors: Tensors) -> Any:
+    from localpaged_kernels.paged_attention.device_rows import DeviceRows
+
+    starts = None if work.queries == 1 else tensors.starts
+    return DeviceRows(tensors.tables, tensors.lens, starts, 0, work.rows * work.queries)
+
+
+def _laid_out(work: Work, tensors: Tensors, shape: Shape, splits: int) -> list[Launch]:
+    from localpaged_kernels.paged_attention import triton_launches as of
+
+    rows = _rows(work, tensors)
+    terms = of.Terms(work.shape.dim**-0.5, kv_scales=tensors.scales)
+    slots = of.slots_for(tensors.queries, 0 if splits == 1 else splits)
+    grid = (of.num_blocks(rows, shape), work.shape.kv_heads, splits)
+    launches = [
+        of.attend_launch(
+            tensors.out, tensors.queries, tensors.kv, rows, terms, shape, slots,
+            grid=grid, is_soft_fp8=False,
+        )
+    ]  # fmt: skip
+    return launches + ([of.merge_launch(tensors.out, slots, None, rows)] if splits > 1 else [])
+
+
+def _told(rows: int, tile: int, warps: int, stages: int, splits: int) -> str:
+    return f"{rows} rows, tile {tile}, {warps} warps, {stages} stages, {splits} parts"
+
+
+def _print(title: str, lines: Sequence[Line]) -> None:
+    print(f"\n{title}: {len(lines)} layouts\n")
+    print("| layout | µs | of the bandwidth | error of tolerance | |\n|---|---|---|---|---|")
+    for place, line in enumerate(lines):
+        if place < SHOWN or line.is_rule or line.error > 1:
+            mark = "the rule's" if line.is_rule else "WRONG" if line.error > 1 else ""
+            print(
+                f"| {line.layout} | {line.microseconds:,.1f} | {line.share:.1%} |"
+                f" {line.error:.2f} | {mark} |"
+            )
+
+
+if __name__ == "__main__":
+    sys.exit(main())
