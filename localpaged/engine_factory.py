@@ -19,7 +19,7 @@ from localpaged.fitting.room import Room, room_on
 from localpaged.freed_memory import give_back
 from localpaged.kv_keeping import KVKeeping
 from localpaged.load_devices import CardBytes, Machine, ThisMachine, load_parts
-from localpaged.memory_plan import MemoryPlan
+from localpaged.memory_plan import MEMORY_NEEDED, MemoryPlan
 from localpaged.models.opened_model import OpenedModel
 from localpaged.thread_waiting import wait_briefly
 
@@ -120,7 +120,7 @@ def _tell_plan(on_load: OnLoad, room: Room, plan: MemoryPlan) -> None:
     if room.device.is_cuda:
         for purpose, num_bytes in plan.parts:
             on_load(LoadEvent(f"Memory {purpose} of what is free", num_bytes, free_bytes, "bytes"))
-    on_load(LoadEvent("Memory needed of what is free", plan.total_bytes, free_bytes, "bytes"))
+    on_load(LoadEvent(MEMORY_NEEDED, plan.total_bytes, free_bytes, "bytes"))
 
 
 def _computed(formats: NumberFormats, device: Device) -> str:

@@ -8,6 +8,9 @@ from localpaged.decoder_config import DecoderConfig
 from localpaged.errors import NoRoom
 from localpaged.plain_text import visible
 
+MEMORY_NEEDED = "Memory needed of what is free"
+"""The stage of loading that tells the whole plan, before anything is allocated or refused."""
+
 LOGITS_ROWS = 64
 """Rows of float32 logits that a step may hold at once."""
 

@@ -38,6 +38,9 @@ class Answer(Protocol):
     def status(self, line: str) -> None:
         """Show what happens meanwhile, to be replaced by whatever comes next."""
 
+    def note(self, line: str) -> None:
+        """Tell a person at a terminal something that stays."""
+
     def explain(self, report: CacheReport) -> None:
         """What of the prompt was found in memory, and why not more."""
 
@@ -81,6 +84,12 @@ class TextAnswer:
         """See Answer."""
         if not self._is_line_open and not self._thought.is_open:
             self._status.show(line)
+
+    def note(self, line: str) -> None:
+        """See Answer."""
+        if self._status.is_on_terminal and not self._is_line_open:
+            self._status.show("")
+            print(visible(line), file=sys.stderr)
 
     def explain(self, report: CacheReport) -> None:
         """See Answer."""
@@ -180,6 +189,9 @@ class JsonAnswer:
     def status(self, line: str) -> None:
         """See Answer."""
         self._status.show(line)
+
+    def note(self, line: str) -> None:
+        """See Answer."""
 
     def explain(self, report: CacheReport) -> None:
         """See Answer."""

@@ -25,6 +25,7 @@ from localpaged.cli.input import Interrupt, loading_line, question_text
 from localpaged.cli.model_choice import check_model
 from localpaged.cli.options import settings_from
 from localpaged.cli.sampling import overrides_from
+from localpaged.cli.second_engine import shortage
 from localpaged.engine.finish_reason import FinishReason
 from localpaged.errors import ChatError, ConfigError, LocalPagedError, PromptEndless, PromptTooLong
 from localpaged.store.rows import Chat, Turn
@@ -149,6 +150,8 @@ class _Asking:
     def _take(self, event: ChatEvent, turn: Turn) -> None:
         match event:
             case ModelLoading():
+                if told := shortage(event.event):
+                    self.answer.note(told)
                 self.answer.status(loading_line(event))
             case TurnPrefill() if event.turn_id == turn.id:
                 self._has_begun = True
