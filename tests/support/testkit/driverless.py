@@ -6,6 +6,7 @@ and prints as JSON where the two differ.
 
 from __future__ import annotations
 
+import itertools
 import json
 import sys
 from collections.abc import Callable, Iterator
@@ -16,10 +17,13 @@ import torch
 from triton.backends.compiler import GPUTarget
 from triton.runtime import driver
 
+from localpaged_kernels.card import Card
 from localpaged_kernels.gated import triton_impl as gates
 from localpaged_kernels.kv_cache import triton_impl as blocks
 from localpaged_kernels.launch import Launch
 from localpaged_kernels.norm import triton_impl as norms
+from localpaged_kernels.paged_attention.device_rows import DeviceRows
+from localpaged_kernels.paged_attention.triton_launches import Terms, plan
 from localpaged_kernels.starting import Starter
 from testkit.specialisations import key_of
 
@@ -77,6 +81,25 @@ def launches() -> Iterator[Launch]:
         yield blocks.plan(pool, pool, target_ids=ids.to(torch.int32))
 
 
+def attention() -> Iterator[Launch]:
+    """Yield launches of attention of all kinds: rows, widths, parts, windows, caches."""
+    card = Card((9, 0), 132)
+    for kv_dtype, rows, width, splits, window in itertools.product(
+        (torch.bfloat16, torch.int8), (1, 3, 16), (1, 16, 17), (1, 2, 16), (None, 1, 16, 30)
+    ):
+        queries = torch.zeros(rows, 6, 64, dtype=torch.bfloat16)
+        kv = torch.zeros(2, 16, 2, 3, 64, dtype=kv_dtype)
+        scales = torch.zeros(kv.shape[:-1]) if kv_dtype == torch.int8 else None
+        tables = torch.zeros(rows, width, dtype=torch.int32)
+        lens = torch.ones(rows, dtype=torch.int32)
+        starts = torch.arange(rows + 1, dtype=torch.int32)
+        terms = Terms(1.0, window=window, kv_scales=scales)
+        for row_starts in (None, starts):
+            device_rows = DeviceRows(tables, lens, row_starts, 0, rows)
+            out = torch.empty_like(queries)
+            yield from plan(out, queries, kv, device_rows, terms, card=card, num_splits=splits)
+
+
 def differences() -> dict[str, list[str]]:
     """Return launches that are started otherwise than Triton would, and keys that are not its."""
     fake = Driverless()
@@ -87,18 +110,21 @@ def differences() -> dict[str, list[str]]:
     seen: dict[Any, Any] = {}
     confused: list[str] = []
     count = 0
-    for place, launch in enumerate(launches()):
+    small = list(launches())
+    for place, launch in enumerate([*small, *attention()]):
         name = f"{place}: {launch.kernel.__name__}"
         starter = starters.setdefault(id(launch.kernel), Starter(launch.kernel))
         mine, tritons = (launch.kernel.__name__, starter.key(launch)), key_of(launch)
         if keys.setdefault(mine, tritons) != tritons or seen.setdefault(tritons, mine) != mine:
             confused.append(name)
+        count += 1
+        if place >= len(small):
+            continue  # takes long to be compiled
         fake.started.clear()
         launch.kernel[launch.grid](**launch.args, **launch.constants, **launch.options)
         for _ in range(2):
             starter.start(launch)
         first, *others = map(_plain, fake.started)
-        count += 1
         if len(others) != 2 or any(other != first for other in others):
             started.append(name)
     return {
