@@ -35,7 +35,8 @@ SIZE, WIDE, TALL = (120, 34), (140, 38), (140, 40)
 SYSTEM_WIDE_TIMEOUT_S = 120
 FIRST = "What is the capital of France?"
 STORY = "Tell me a long story about the keeper of a lighthouse."
-BREAD = "Explain step by step how bread is made, as a numbered list."
+SLEEP = "Give me five tips for a good night of sleep, with a reason for each."
+RECIPE = "A recipe for bread without yeast, please."
 COMPARED = "Explain copy-on-write to a child."
 SOUGHT = "the"
 LIBRARIAN = (
@@ -57,11 +58,20 @@ LIBRARY_QUESTIONS = (
     "What should I read after Moby-Dick?",
     "How does an hourglass keep its time?",
 )
-FOLLOW_UPS = ("Where do I find it?", "Tell me more, with an example.")
-PER_WAVE, BREATH_S, LULL_S, LATECOMERS = 4, 1.0, 6.0, 4
+FOLLOW_UPS = (
+    "Where do I find it?",
+    "Tell me more, with an example.",
+    "Why is that?",
+    "What do others say about it?",
+)
+PER_WAVE, BREATH_S, LULL_S, LATECOMERS = 5, 0.4, 4.0, 4
 """Questions come in waves, so that curves have something to tell."""
-STREAMED_TOKENS = 110
+LEAST_TOKENS, MORE_TOKENS = 120, 40
+"""How long answers may be: some end while others go on."""
+BEGUN_TOKENS, STREAMED_TOKENS = 75, 110
 LONGEST_ANSWER_TOKENS = 400
+SEED = 3
+"""The same answers in every run, and some that a small model does well."""
 
 
 async def draw(folder: Path) -> None:
@@ -69,7 +79,7 @@ async def draw(folder: Path) -> None:
     from localpaged.tui.app import LocalPagedApp
     from localpaged.wiring import open_service
 
-    sampling = SamplingParams(max_tokens=LONGEST_ANSWER_TOKENS)
+    sampling = SamplingParams(max_tokens=LONGEST_ANSWER_TOKENS, seed=SEED)
     service = open_service(Settings(model=MODEL_NAME, sampling=sampling))
     try:
         app = LocalPagedApp(service)
@@ -91,18 +101,18 @@ async def draw(folder: Path) -> None:
 
 
 async def _chat(pilot: Pilot[None], service: ChatService) -> None:
-    """Two chats and a fork of one of them answer at once."""
+    """Chats and a fork of one of them answer at once."""
     await _ask(pilot, FIRST)
     await _wait(lambda: service.snapshot().generated_tokens > 0, pilot)
     await _wait(lambda: not service.snapshot().sequences, pilot)
     await pilot.pause(0.3)
     await pilot.press("ctrl+f")
     await _ask(pilot, "And what is it known for?")
-    for question in (STORY, BREAD):
+    for question in (STORY, RECIPE, SLEEP):
         await pilot.press("ctrl+n")
         await _ask(pilot, question)
     done = service.snapshot().generated_tokens
-    await _wait(lambda: service.snapshot().generated_tokens > done + 2 * STREAMED_TOKENS, pilot)
+    await _wait(lambda: service.snapshot().generated_tokens > done + 3 * BEGUN_TOKENS, pilot)
     await pilot.pause(0.3)
 
 
@@ -162,7 +172,8 @@ async def _stats(service: ChatService, path: Path) -> None:
         for questions in zip(*rounds, strict=True):
             await _wait(lambda: len(service.snapshot().sequences) <= LATECOMERS, pilot)
             for place, (chat, question) in enumerate(zip(chats, questions, strict=True)):
-                service.send(chat, question, sampling=SamplingParams(max_tokens=60 + 25 * place))
+                most = LEAST_TOKENS + MORE_TOKENS * place
+                service.send(chat, question, sampling=SamplingParams(max_tokens=most, seed=SEED))
                 await pilot.pause(LULL_S if place % PER_WAVE == PER_WAVE - 1 else BREATH_S)
         await pilot.pause(1.5)
         _save(app, path)
