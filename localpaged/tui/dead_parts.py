@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from textual.color import Color
 
 
+MOST_LEFT = 16
+"""Closed screens that are left while something moves: each has some 0.6 MB."""
+
 Result = TypeVar("Result")
 
 
@@ -46,18 +49,21 @@ class TidyApp(App[Result]):
     def __init__(self) -> None:
         super().__init__()
         keep_styles_by_colour()
-        self._has_left_screen = False
+        self._num_left = 0
 
     def pop_screen(self) -> AwaitComplete:
         """Close the uppermost screen."""
-        self._has_left_screen = True
+        self._num_left += 1
         return super().pop_screen()
 
     def tidy_up(self, *, is_moving: bool) -> None:
-        """Let go of what closed screens left, if nothing moves that would have to wait for it."""
-        if not self._has_left_screen or is_moving:
+        """Let go of what closed screens left, if nothing moves that would have to wait for it.
+
+        What moves for long waits once for many of them.
+        """
+        if self._num_left < (MOST_LEFT if is_moving else 1):
             return
-        self._has_left_screen = False
+        self._num_left = 0
         # text areas watch the app, and are held until the next theme
         for watchers in getattr(self, "__watchers", {}).values():
             watchers[:] = [each for each in watchers if not each[0]._closing]

@@ -8,6 +8,7 @@ import pytest
 from textual.style import Style
 from textual.widget import Widget
 
+from localpaged.tui import dead_parts
 from localpaged.tui.app import LocalPagedApp
 from testkit.doors import DOORS, go_back
 from testkit.screens import Stage, open_service, stage
@@ -64,6 +65,22 @@ async def test_it_is_collected_when_a_screen_closes_and_nothing_streams(monkeypa
             await shown.beat()
             await shown.beat()
             assert collected == [1]
+
+
+async def test_while_something_moves_it_is_collected_once_for_many_screens(monkeypatch):
+    engine = ScriptedEngine([["word "] * 60])
+    collected: list[int] = []
+    monkeypatch.setattr(dead_parts, "MOST_LEFT", 3)
+    with open_service(engine) as service:
+        async with stage(service, engine) as shown:
+            monkeypatch.setattr(LocalPagedApp, "is_headless", False)
+            monkeypatch.setattr(gc, "collect", lambda: collected.append(1))
+            await shown.ask("q")
+            await shown.step(5)
+            for count in range(1, 7):
+                await shown.press("f1", "escape")
+                await shown.beat()
+                assert len(collected) == count // 3
 
 
 def test_grounds_are_styles_of_their_two_colours():
