@@ -12,11 +12,15 @@ from typing import TYPE_CHECKING, TypeVar
 
 from textual._styles_cache import StylesCache
 from textual.app import App
+from textual.drivers.linux_driver import LinuxDriver
 from textual.style import Style
+
+from localpaged.tui.driver import OwnDriver
 
 if TYPE_CHECKING:
     from textual.await_complete import AwaitComplete
     from textual.color import Color
+    from textual.driver import Driver
 
 
 MOST_LEFT = 16
@@ -50,6 +54,11 @@ class TidyApp(App[Result]):
         super().__init__()
         keep_styles_by_colour()
         self._num_left = 0
+
+    def get_driver_class(self) -> type[Driver]:
+        """The driver of a terminal is ours; one that the environment names stays."""
+        usual = super().get_driver_class()
+        return OwnDriver if usual is LinuxDriver else usual
 
     def pop_screen(self) -> AwaitComplete:
         """Close the uppermost screen."""
