@@ -38,7 +38,7 @@ STORY = "Tell me a long story about the keeper of a lighthouse."
 SLEEP = "Give me five tips for a good night of sleep, with a reason for each."
 RECIPE = "A recipe for bread without yeast, please."
 COMPARED = "Explain copy-on-write to a child."
-SOUGHT = "the"
+SOUGHT = "light"
 LIBRARIAN = (
     "You are the librarian of a small town. You know every shelf, you answer in plain words, you "
     "name a book where one helps, and you say so when you do not know. Visitors come with "
