@@ -1,6 +1,7 @@
 """One check that breaks, hangs or takes too long leaves the others running, and is told."""
 
 import json
+import os
 import re
 import time
 from pathlib import Path
@@ -61,6 +62,15 @@ def test_a_check_that_never_stops_telling_is_stopped():
     (stopped,) = run(scripted("chattering", budget_s=3.0))
     assert stopped.outcome == "stopped"
     assert stopped.entries
+
+
+def test_processes_of_one_check_share_the_processors(monkeypatch):
+    there = os.cpu_count() or 1
+    monkeypatch.setattr("os.cpu_count", lambda: 2 * there + 2)  # enough for two processes
+    (result,) = run(scripted("threads", shards=2))
+    told = {entry.what: entry.why for entry in result.entries if isinstance(entry, Skip)}
+    each = f"{max(there // 2, 1)} threads"
+    assert told == {"process 0": each, "process 1": each}
 
 
 def test_a_bar_that_is_missed_has_an_exit_status_of_its_own():
