@@ -69,7 +69,7 @@ class Abilities:
     @property
     def why_not_continue(self) -> str:
         """The reason why an answer that was cut cannot go on; empty when it can."""
-        return "" if self.can_continue else f"{self.endpoint} cannot go on within an answer"
+        return "" if self.can_continue else f"{self.endpoint} cannot continue an answer"
 
     def require(self, ability: Ability) -> None:
         """Raise ChatError with the reason unless it can be done."""

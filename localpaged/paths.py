@@ -111,6 +111,6 @@ def _home(part: str) -> Path | None:
         return Path(home).expanduser() / part
     except RuntimeError as error:
         raise ConfigError(
-            f"{HOME_VARIABLE} names the home of a user who is not known: {home}.",
+            f"{HOME_VARIABLE} names the home of an unknown user: {home}.",
             hint="Give the path of a folder.",
         ) from error

@@ -82,7 +82,7 @@ class Asking:
                 turn = replace(turn, id=new_id(), chat_id=chat.id, created_at=time.time())
             text = self._text_to_continue(turn)
             if text and (reason := self._abilities(chat.model).why_not_continue):
-                raise ChatError(f"{reason}.", hint="Have it answered again, or ask for the rest.")
+                raise ChatError(f"{reason}.", hint="Regenerate it, or ask for the rest.")
             sampling = sampling or sampling_to_continue(chat, turn)
             may_guess = may_be_guessed(sampling)
             sampling = with_seed(sampling)

@@ -350,7 +350,7 @@ def _begun_ids(live: LiveTurn) -> tuple[int, ...]:
     if begun_ids is None and live.sampling.grammar is not None:
         raise ChatError(
             "The answer cannot go on in its form: the model's template hides where it began.",
-            hint="Have the question answered anew.",
+            hint="Ask the question again.",
         )
     return begun_ids or ()
 

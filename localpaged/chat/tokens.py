@@ -145,7 +145,9 @@ class ChatTokens:
         live = self._live.get(turn_id)
         turn = self._store.turn(turn_id) if live is None else live.row()
         if turn.question is not None or turn.parent_hash is None:
-            raise ChatError("The question waits: nothing was read for it yet.", hint="Wait for it.")
+            raise ChatError(
+                "The question is waiting: nothing was read for it yet.", hint="Wait for it."
+            )
         model, _ = self._model_of(turn)
         abilities_of(model).require(Ability.TOKENS)
         ids = self._prompt_of(turn, model)
@@ -198,7 +200,7 @@ class ChatTokens:
             if opened.name == turn.model:
                 return opened, choice
         raise ModelNotFound(
-            f"{turn.model} made this answer and is not here any more.",
+            f"{turn.model}, which made this answer, is not here any more.",
             hint="`localpaged models pull` fetches models.",
         )
 
@@ -216,8 +218,8 @@ class ChatTokens:
         ids, num_ids = prompt_ids(model, [PromptMessage("user", "?")], begun)
         if num_ids is None:
             raise ChatError(
-                "The tokens of this answer are not known, and the model's template tells no answer "
-                "from its question.",
+                "The tokens of this answer are not known, and the model's template does not "
+                "separate it from its question.",
                 hint="Ask again: the tokens of new answers are kept.",
             )
         return ids[len(ids) - num_ids :], False

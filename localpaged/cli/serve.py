@@ -27,7 +27,7 @@ def serve(**options: Any) -> int:
     \b
     Paths:
       /v1/chat/completions, /v1/completions, /v1/models
-      /health   the engine is alive               /ready   the model is loaded
+      /health   the engine is alive   /ready   the model is loaded
       /metrics  for Prometheus
     """
     from localpaged.cli.serving import run_serve

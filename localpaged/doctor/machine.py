@@ -88,7 +88,7 @@ def memory_facts() -> Iterator[Fact]:
     limit = _container_limit()
     if limit is not None and limit[0] < memory.total:
         most, used = limit
-        advice = "The system ends a program that takes more: give less with --kv-memory."
+        advice = "The system kills a program that takes more: lower --kv-memory."
         yield note(
             "container",
             f"this session may use {_gib(most)}, {_gib(used)} of it are in use",

@@ -114,7 +114,7 @@ class SamplingParams:
         if self.max_tokens is not None:
             _whole("max_tokens", self.max_tokens, low=1)
         if len(self.stop) > MAX_STOPS:
-            raise BadParameter(f"{len(self.stop)} stop strings; {MAX_STOPS} are possible.")
+            raise BadParameter(f"{len(self.stop)} stop strings; at most {MAX_STOPS} are allowed.")
         if any(not stop or len(stop) > MAX_STOP_CHARS for stop in self.stop):
             raise BadParameter(f"A stop string must have 1 to {MAX_STOP_CHARS:,} characters.")
         self._check_adjustments()

@@ -99,7 +99,7 @@ def add_entry(name: str, path: Path, *, origin: str) -> ModelEntry:
     for entry in list_entries():
         if entry.name == name and entry.path != path:
             raise ConfigError(
-                f"{name} already is {visible(str(entry.path))}.",
+                f"{name} is already {visible(str(entry.path))}.",
                 hint="Give another name with --name, or remove that model first.",
             )
     entry_path = paths.models_dir() / f"{name}{_ENTRY}"
@@ -181,7 +181,7 @@ def _files() -> list[Path]:
         return []
     except OSError as error:
         raise ModelError(
-            f"The folder of models {visible(str(folder))} cannot be read: {error.strerror}.",
+            f"The models folder {visible(str(folder))} cannot be read: {error.strerror}.",
             hint="Give yourself read access to it, or set LOCALPAGED_HOME.",
         ) from error
 

@@ -133,7 +133,7 @@ class Client:
             )
         if response.headers.get("content-encoding", "identity").lower() != "identity":
             # a few bytes could become more than the memory there is
-            raise EndpointError(f"{name}: the stream is compressed, which nobody asked for.")
+            raise EndpointError(f"{name}: the stream is compressed, which was not asked for.")
 
     @asynccontextmanager
     async def _sent(

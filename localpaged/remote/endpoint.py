@@ -53,7 +53,7 @@ class Endpoint:
         if parts.query or parts.fragment:
             raise ConfigError(
                 "The URL of an endpoint ends with its path, as http://host:8000/v1.",
-                hint="Keys belong into the environment: key_env names the variable.",
+                hint="Keys belong in the environment: key_env names the variable.",
             )
         for name in ("connect_timeout_s", "timeout_s", "idle_timeout_s"):
             value = getattr(self, name)
@@ -99,7 +99,7 @@ class Endpoint:
         for header, value in self.headers:
             if header.lower() in _KEY_HEADERS:
                 raise ConfigError(
-                    f"The header {header} would have a key written into a file.",
+                    f"The header {header} would put a key into a file.",
                     hint="key_env names the environment variable that has the key.",
                 )
             if not _HEADER.fullmatch(header) or not _HEADER_VALUE.fullmatch(value):
@@ -107,8 +107,8 @@ class Endpoint:
         is_plain = self.url.startswith("http://") and not self.is_loopback
         if self.has_key and is_plain and not self.plain_http:
             raise ConfigError(
-                f"The key would travel readable by anyone on the way to {visible(self.host)}.",
-                hint="Use https://, or say plain_http = true where you trust the network.",
+                f"The key would be sent unencrypted to {visible(self.host)}.",
+                hint="Use https://, or set plain_http = true if you trust the network.",
             )
 
 
@@ -154,13 +154,13 @@ def _checked_url(url: str) -> SplitResult:
         has_host = False
     if not has_host or parts.scheme not in ("http", "https") or visible(url) != url or " " in url:
         raise ConfigError(
-            "That is no address of an endpoint.",
-            hint="Write it as http://host:8000/v1 or https://host/v1, with #model behind it.",
+            "This is not the address of an endpoint.",
+            hint="Write it as http://host:8000/v1 or https://host/v1, with #model after it.",
         )
     if "@" in parts.netloc:
         # neither the name nor the password is repeated
         raise ConfigError(
-            "The address of an endpoint has no user and password in it.",
+            "The address of an endpoint may not contain a user or password.",
             hint="Give it a [remote.NAME] section in the config file with key_env = VARIABLE.",
         )
     return parts

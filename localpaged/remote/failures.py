@@ -18,7 +18,7 @@ from localpaged.remote.endpoint import Endpoint
 from localpaged.remote.keys import without_key
 
 SHOWN_CHARS = 300
-KEPT = "What has arrived is kept: continue the answer, or have it answered again."
+KEPT = "What has arrived is kept: continue the answer, or regenerate it."
 _TOO_LONG = re.compile(
     r"context[ _-]?(length|window|size)|maximum context|longer than the (model|context)"
     r"|exceeds? the available context|too many tokens",
@@ -50,12 +50,12 @@ def not_reached(endpoint: Endpoint, error: httpx2.TransportError) -> EndpointErr
     causes = list(_causes(error))
     if any(isinstance(cause, socket.gaierror) for cause in causes):
         return EndpointError(
-            f"{name}: nobody knows the host {host}.", hint="Check the address and the network."
+            f"{name}: the host {host} is not known.", hint="Check the address and the network."
         )
     tls = next((cause for cause in causes if isinstance(cause, ssl.SSLError)), None)
     if isinstance(tls, ssl.SSLCertVerificationError):
         return EndpointError(
-            f"{name}: the certificate of {host} is not to be trusted: {tls.verify_message}.",
+            f"{name}: the certificate of {host} is not trusted: {tls.verify_message}.",
             hint="SSL_CERT_FILE names a file with your own authority's certificate.",
         )
     if tls is not None:
@@ -84,8 +84,8 @@ def broken_off(endpoint: Endpoint, *, has_begun: bool) -> EndpointError:
     name = visible(endpoint.name)
     if not has_begun:
         return EndpointError(
-            f"{name}: the server took the question and ended without a word of an answer.",
-            hint="Its log may tell why: a chat that is too long for its context, for example.",
+            f"{name}: the server accepted the question and ended without an answer.",
+            hint="Its log may say why, such as a chat that is too long for its context.",
         )
     return EndpointError(f"{name}: the connection was lost in the middle.", hint=KEPT)
 
@@ -128,8 +128,8 @@ def refused(
         )
     if 300 <= status < 400:
         return EndpointError(
-            f"{name}: the server sends to another address (HTTP {status}).",
-            hint="Give that address as url: keys are not carried elsewhere.",
+            f"{name}: the server redirects to another address (HTTP {status}).",
+            hint="Give that address as url: keys are not sent elsewhere.",
         )
     if status == 429:
         return EndpointError(f"{name}: too many requests: {told}", hint="Ask again later.")

@@ -59,7 +59,7 @@ def _from_keyring(endpoint: Endpoint) -> str:
         key = keyring.get_password(service, user)
     except Exception as error:  # each backend has errors of its own
         raise EndpointError(
-            f"The keyring does not open: {visible(type(error).__name__)}.",
+            f"The keyring cannot be opened: {visible(type(error).__name__)}.",
             hint="Unlock it, or give key_env instead of key_keyring.",
         ) from None
     if not key:

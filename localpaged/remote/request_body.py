@@ -76,8 +76,8 @@ def _sent(name: str, value: Any) -> Any:
 def _go_on(endpoint: Endpoint, known: Known, body: dict[str, Any]) -> None:
     if known.dialect.continues == "no":
         raise ChatError(
-            f"{visible(endpoint.name)} cannot go on in the middle of an answer.",
-            hint="Have it answered again, or ask for the rest in a message.",
+            f"{visible(endpoint.name)} cannot continue an answer.",
+            hint="Regenerate it, or ask for the rest in a message.",
         )
     if known.dialect.continues == "flags":
         body["continue_final_message"] = True

@@ -88,8 +88,8 @@ def _which(endpoint: Endpoint, models: Sequence[ServedModel]) -> ModelNotFound:
     more = f" and {len(models) - SHOWN_MODELS:,} more" if len(models) > SHOWN_MODELS else ""
     there = f"It has {', '.join(ids)}{more}." if ids else "It names none; it may still be loading."
     if not endpoint.model:
-        hint = "Say which: #MODEL behind the address, or model = in its section."
-        return ModelNotFound(f"{name}: which model is not said. {there}", hint=hint)
+        hint = "Name one: #MODEL after the address, or model = in its section."
+        return ModelNotFound(f"{name}: no model was named. {there}", hint=hint)
     return ModelNotFound(f"{name}: there is no model {visible(endpoint.model)!r}.", hint=there)
 
 

@@ -22,8 +22,8 @@ def as_messages(request: Request) -> list[dict[str, str]]:
     messages = request.messages
     if request.is_continuation and _is_thinking(messages[-1].text):
         raise ChatError(
-            "The answer was cut while it was thinking; an endpoint cannot go on there.",
-            hint="Have it answered again.",
+            "The answer was cut off while it was thinking; an endpoint cannot continue there.",
+            hint="Regenerate it.",
         )
     return [{"role": m.role, "content": _without_thought(m)} for m in messages]
 

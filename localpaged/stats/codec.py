@@ -84,4 +84,4 @@ _hints: Callable[[Any], dict[str, Any]] = cache(get_type_hints)
 
 
 def _misfit(path: str) -> StatsError:
-    return StatsError(f"What was read are no stats of localpaged: {path or 'it'} does not fit.")
+    return StatsError(f"What was read is not stats of localpaged: {path or 'it'} does not fit.")

@@ -310,7 +310,7 @@ def to_json(snapshot: Snapshot) -> dict[str, Any]:
 def from_json(data: object) -> Snapshot:
     """Return the snapshot that JSON stands for; raises StatsError for what is none of ours."""
     if not isinstance(data, dict):
-        raise StatsError("What was read are no stats of localpaged.")
+        raise StatsError("What was read is not stats of localpaged.")
     check_version(data.get("schema_version"))
     return decode_fields(Snapshot, data)
 
@@ -319,10 +319,10 @@ def check_version(version: object) -> None:
     """Raise StatsError, with both versions, for another major version than ours."""
     major = version.partition(".")[0] if isinstance(version, str) else ""
     if not major.isdecimal() or not major.isascii():
-        raise StatsError("What was read are no stats of localpaged: they have no version.")
+        raise StatsError("What was read is not stats of localpaged: they have no version.")
     if int(major[:9]) != SCHEMA_MAJOR:
         raise StatsError(
-            f"The running program tells its stats in version {major[:9]}, this one reads version"
+            f"The running program writes stats in version {major[:9]}, this one reads version"
             f" {SCHEMA_MAJOR}.",
             hint="Use the same localpaged for both.",
         )

@@ -118,7 +118,7 @@ def read_only(path: Path, culprit: Path | None = None) -> StoreError:
             hint="Give yourself write access to the file and its folder, or set LOCALPAGED_HOME.",
         )
     return StoreError(
-        f"The history {path} cannot be written: {culprit} does not allow it.",
+        f"The history {path} cannot be written: no write access to {culprit}.",
         hint=f"Give yourself write access to {culprit}, or set LOCALPAGED_HOME.",
     )
 

@@ -44,7 +44,9 @@ def read_attachment(written: str) -> Attachment:
     except OSError as error:
         raise _refused(path, f"cannot be read: {error.strerror}") from error
     except ValueError as error:
-        raise ChatError("This is no path: it has a character that no name can have.") from error
+        raise ChatError(
+            "This is not a path: it has a character that no file name can have."
+        ) from error
     text, num_replaced = _decoded(path, raw)
     text = text.replace("\r\n", "\n").replace("\r", "\n").removesuffix("\n")
     if not text.strip():

@@ -60,7 +60,7 @@ def edited(text: str, *, suspended: Callable[[], AbstractContextManager[Any]]) -
         with suspended():
             outcome.append(_outcome(command, text))
     except SuspendNotSupported as error:
-        raise ChatError("This terminal cannot be given to an editor.") from error
+        raise ChatError("No editor can be opened in this terminal.") from error
     result = outcome[0]
     if isinstance(result, LocalPagedError):
         raise result

@@ -113,7 +113,7 @@ def test_a_name_is_not_given_twice(tmp_path: Path):
     add_entry("one", tmp_path / "x.gguf", origin="test")
     add_entry("one", tmp_path / "x.gguf", origin="test")
 
-    with pytest.raises(ConfigError, match="one already is"):
+    with pytest.raises(ConfigError, match="one is already"):
         add_entry("one", tmp_path / "y.gguf", origin="test")
 
 

@@ -206,7 +206,7 @@ def test_where_it_cannot_that_is_told_and_nothing_changes(begin, endpoint):
     endpoint.replies = [stream("Once upon", reason="length")]
     run = begin(endpoint)
     first = run.ask()
-    with pytest.raises(ChatError, match="box cannot go on within an answer"):
+    with pytest.raises(ChatError, match="box cannot continue an answer"):
         run.service.continue_turn(first.turn_id)
     turn = run.service.transcript(first.chat_id)[-1].turn
     assert (turn.status, run.text_of(first.chat_id)) == (TurnStatus.DONE, "Once upon")

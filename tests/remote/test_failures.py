@@ -55,7 +55,7 @@ def test_a_chat_can_be_opened_and_asked_again_when_its_endpoint_is_back(begin):
 
 def test_a_host_that_nobody_knows(begin):
     error = begin("https://no-such-host.invalid/v1").fail()
-    assert error.message == "box: nobody knows the host no-such-host.invalid."
+    assert error.message == "box: the host no-such-host.invalid is not known."
 
 
 def test_a_server_without_tls_at_an_https_address(begin, endpoint):
@@ -137,9 +137,9 @@ def test_a_stream_that_ends_before_a_word_is_not_an_answer_that_was_cut(shared):
     run, endpoint = shared
     for end in ([], [b"data: [DONE]\n\n"]):
         endpoint.replies = [[STREAM_HEAD, delta(role="assistant"), *end]]
-        assert "ended without a word of an answer" in run.fail().message
+        assert "ended without an answer" in run.fail().message
     endpoint.replies = [[STREAM_HEAD, b"data: [DONE]\n\n"]]
-    assert "ended without a word of an answer" in run.fail().message
+    assert "ended without an answer" in run.fail().message
 
 
 def test_an_answer_that_was_broken_off_can_be_continued(begin, endpoint):
@@ -236,7 +236,7 @@ def test_a_model_that_is_not_there_is_refused_with_what_is(begin, endpoint):
     assert isinstance(error, ModelNotFound)
     assert "no model 'qwen'" in error.message and "qwen3-8b, llama-3" in error.hint
     error = begin(endpoint, model="").fail()
-    assert "which model is not said. It has qwen3-8b, llama-3." in error.message
+    assert "no model was named. It has qwen3-8b, llama-3." in error.message
     assert not endpoint.posts
 
 
@@ -273,8 +273,8 @@ def test_a_restarted_server_with_another_model_is_looked_at_again(begin, endpoin
         (httpx2.ConnectTimeout, None, "did not answer within 10 s", False),
         (httpx2.ConnectError, ConnectionRefusedError(), "nothing answers at host:1", True),
         (httpx2.ConnectError, OSError(113, "No route to host"), "No route to host", True),
-        (httpx2.ConnectError, socket.gaierror(socket.EAI_AGAIN, "x"), "nobody knows", True),
-        (httpx2.ConnectError, socket.gaierror(socket.EAI_NONAME, "x"), "nobody knows", False),
+        (httpx2.ConnectError, socket.gaierror(socket.EAI_AGAIN, "x"), "is not known", True),
+        (httpx2.ConnectError, socket.gaierror(socket.EAI_NONAME, "x"), "is not known", False),
         (httpx2.ConnectError, ssl.SSLError("x"), "does not speak TLS", False),
         (httpx2.ProxyError, None, "the proxy does not let", False),
         (httpx2.ReadError, None, "was lost before an answer", False),

@@ -100,7 +100,7 @@ def test_a_key_may_be_in_the_keyring(begin, endpoint, monkeypatch):
 
 
 def test_a_key_is_not_sent_readable_to_another_machine_unless_told():
-    with pytest.raises(ConfigError, match="readable by anyone") as refused:
+    with pytest.raises(ConfigError, match="unencrypted") as refused:
         Endpoint("box", "http://gpu-box:8000/v1", key_env="BOX_KEY")
     assert "plain_http" in refused.value.hint
     for url in ("https://gpu-box/v1", "http://127.0.0.1:8000/v1", "http://[::1]:8000/v1"):
@@ -119,7 +119,7 @@ def test_an_address_with_a_secret_in_it_is_refused_without_repeating_it(url):
 
 
 def test_a_header_with_a_key_is_refused():
-    with pytest.raises(ConfigError, match="written into a file") as refused:
+    with pytest.raises(ConfigError, match="into a file") as refused:
         Endpoint("box", "https://host/v1", headers=(("Authorization", f"Bearer {KEY}"),))
     assert KEY not in refused.value.message
     assert KEY not in repr(Endpoint("box", "https://host/v1", headers=(("X-A", KEY),)))
@@ -143,5 +143,5 @@ def test_an_address_with_a_password_is_refused_by_every_command_and_not_shown(mo
         paths.ensure_private_dir(paths.config_file().parent)
         paths.config_file().write_text(f'[engine]\nmodel = "{address}"\n')
     done = CliRunner().invoke(main, arguments)
-    assert done.exit_code == 2 and "no user and password" in done.output
+    assert done.exit_code == 2 and "may not contain a user or password" in done.output
     assert KEY not in done.output

@@ -41,8 +41,8 @@ def test_every_key_of_a_section_is_read_and_stands_in_the_template():
         ("[remote]\nbox = 7", "remote.box must be a section"),
         ("remote = 7", "remote must be sections"),
         ("[remote.box]\nmodel = 'm'", "remote.box has no url"),
-        ("[remote.box]\nurl = 'ftp://host/v1'", "no address of an endpoint"),
-        ("[remote.box]\nurl = 'http://host:99999/v1'", "no address of an endpoint"),
+        ("[remote.box]\nurl = 'ftp://host/v1'", "not the address of an endpoint"),
+        ("[remote.box]\nurl = 'http://host:99999/v1'", "not the address of an endpoint"),
         (
             "[remote.box]\nurl = 'http://host/v1'\nmodle = 'm'",
             "remote.box.modle; did you mean model",
@@ -57,7 +57,7 @@ def test_every_key_of_a_section_is_read_and_stands_in_the_template():
         ("[remote.'a b']\nurl = 'http://host/v1'", "cannot be the name of an endpoint"),
         ("[remote.a]\nurl='http://h/v1'\n[remote.A]\nurl='http://h/v1'", "there twice"),
         ("[remote.box]\nurl='https://h/v1'\nkey_env='A'\nkey_keyring='a/b'", "not in both"),
-        ("[remote.box]\nurl = 'http://lab/v1'\nkey_env = 'A'", "readable by anyone"),
+        ("[remote.box]\nurl = 'http://lab/v1'\nkey_env = 'A'", "unencrypted"),
     ],
 )
 def test_a_mistake_is_told_with_file_and_key(text, told):

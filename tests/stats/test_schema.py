@@ -87,7 +87,7 @@ def test_another_major_version_is_refused_with_both_versions():
     ],
 )
 def test_what_does_not_fit_is_refused_with_a_sentence(spoil):
-    with pytest.raises(StatsError, match="no stats of localpaged"):
+    with pytest.raises(StatsError, match="not stats of localpaged"):
         from_json(spoil(to_json(snapshot())))
 
 

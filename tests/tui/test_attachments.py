@@ -90,7 +90,7 @@ def test_what_is_no_file_is_refused_without_waiting(tmp_path, monkeypatch):
         ):
             with pytest.raises(ChatError, match=what):
                 read_attachment(path)
-    with pytest.raises(ChatError, match="no path"):
+    with pytest.raises(ChatError, match="not a path"):
         read_attachment("a\x00b")
 
 

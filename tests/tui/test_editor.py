@@ -156,7 +156,7 @@ async def test_a_draft_stays_when_the_editor_fails_or_there_is_no_terminal_for_i
         async with stage(service, engine, size=LARGE) as shown:
             await shown.write("a draft")
             await shown.press("ctrl+g")
-            await shown.until_shown("cannot be given to an editor")
+            await shown.until_shown("No editor can be opened")
             shown.app.suspend = nullcontext
             await shown.press("ctrl+g")
             await shown.until_shown("ended with exit code 1")

@@ -151,7 +151,7 @@ async def test_a_long_import_tells_how_far_it_is_and_ends_when_asked(folder, hel
                 held.set()
             await shown.until_shown("Imported 3 chats")
             told = [notice.message for notice in shown.app._notifications]
-            assert any("the rest of the file, as the import was stopped" in each for each in told)
+            assert any("because the import was stopped" in each for each in told)
             await shown.beat()
             assert "importing" not in shown.text
             assert len(service.chats()) == 3

@@ -56,7 +56,9 @@ def export_to(
     except OSError as error:
         raise BadChatFile(f"{path} cannot be written: {error.strerror}.") from error
     except ValueError as error:
-        raise BadChatFile("This is no path: it has a character that no name can have.") from error
+        raise BadChatFile(
+            "This is not a path: it has a character that no file name can have."
+        ) from error
     return path
 
 

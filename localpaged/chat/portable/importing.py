@@ -58,7 +58,7 @@ def import_file(
                     chats.append(_import(store, read, is_answering))
                 told(ImportProgress(len(chats), file.buffer.tell(), total_bytes))
                 if not may_go_on():
-                    problems.append("the rest of the file, as the import was stopped")
+                    problems.append("the rest of the file, because the import was stopped")
                     break
     except OSError as error:
         raise BadChatFile(f"{path} cannot be read: {error.strerror}.") from error
@@ -67,7 +67,7 @@ def import_file(
         if not chats:
             raise BadChatFile(
                 f"{path} has no chats that can be read: {what}.",
-                hint="It takes localpaged's JSON or Markdown, and ChatGPT's conversations.json.",
+                hint="It has to be localpaged's JSON or Markdown, or ChatGPT's conversations.json.",
             ) from error
         problems.append(f"the rest of the file cannot be read: {what}")
     if not chats and problems:
