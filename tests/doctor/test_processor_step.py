@@ -22,6 +22,7 @@ from testkit.tiny_model import save_tiny_model
 PROCESSORS = {
     "wide": ({"avx512_vnni": True, "avx_vnni": True, "avx512_bf16": True}, "AVX-512 VNNI"),
     "narrow": ({"avx_vnni": True, "avx2": True}, "AVX-VNNI"),
+    "without": ({"avx2": True}, "AVX2"),
     "old": ({"avx2": True}, "AVX2"),
 }
 
