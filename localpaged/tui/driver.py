@@ -9,6 +9,7 @@ threads would read its keys, and the shell would get it back without echo.
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 from collections.abc import Callable
@@ -45,13 +46,15 @@ class OwnDriver(LinuxDriver):
 
     def _leave_and_take(self, meanwhile: Callable[[], None]) -> None:
         """Give the terminal back and take it again; nothing is drawn in between."""
+        # a terminal that is closed sends SIGCONT behind its SIGHUP
         if not (self._auto_restart and self._has_terminal):
             return
         self.suspend_application_mode()
         meanwhile()
         self._must_signal_resume = True
+        before = self._writer_thread
         # in the background a program is stopped once more, each time it wants the terminal
-        while not self._has_terminal:
+        while self._writer_thread is before:
             self.resume_application_mode()
 
     def _stop(self) -> None:
@@ -60,7 +63,8 @@ class OwnDriver(LinuxDriver):
 
     @property
     def _has_terminal(self) -> bool:
-        return self._writer_thread is not None and self._writer_thread.is_alive()
+        writer = self._writer_thread
+        return writer is not None and writer.is_alive() and os.isatty(self.fileno)
 
 
 def _stop_here() -> None:

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from testkit.commands import command_line
+from localpaged import paths
+from testkit.commands import TIMEOUT_S, command_line
 from testkit.terminals import Terminal, in_terminal
 
 QUIT = "\x11"
@@ -55,3 +56,16 @@ def test_a_program_that_was_held_goes_on_and_gives_the_terminal_back(
         terminal.send(QUIT)
         assert terminal.wait() == 0
         assert echoes(terminal)
+
+
+def test_a_terminal_that_is_closed_ends_the_program_and_is_not_taken_again(
+    listed_home, monkeypatch
+):
+    monkeypatch.setenv("LOCALPAGED_MODEL", "nix")
+    with in_terminal(command_line("chat")) as terminal:
+        terminal.until_shown("New chat")
+        nothing = os.open(os.devnull, os.O_RDWR)
+        os.dup2(nothing, terminal.fd)  # closes our side of it
+        os.close(nothing)
+        assert terminal.process.wait(TIMEOUT_S) == 0
+    assert paths.log_file().read_text().count("textual-output ended with an error") <= 1
