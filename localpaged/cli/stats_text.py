@@ -94,7 +94,7 @@ def _model_lines(model: ModelStats, look: Look) -> list[str]:
             f"{look.active} {grouped(blocks.active)} active",
             f"{look.pinned} {grouped(blocks.pinned)} pinned",
             f"{look.cached} {grouped(blocks.cached)} cached",
-            f"{look.free} {grouped(blocks.free)} free",
+            f"{grouped(blocks.free)} free",  # its sign is a dot, like the mark before it
             "" if fill is None else f"held slots {100 * fill:.0f} % full",
         ),
         _host_line(model, look),

@@ -48,6 +48,7 @@ def test_text_tells_every_number_of_the_dashboard(program):
         *("preemption", "branch", "sharing saves", "STATE", "OWN", "SHARED", "rows a step"),
     ):
         assert part in done.out, part
+    assert "· ·" not in done.out, "the sign of what is free beside a mark between parts"
 
 
 def test_without_a_terminal_no_dashboard_is_opened(program):
