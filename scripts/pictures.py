@@ -16,7 +16,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from textual.events import Paste
 
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from textual.pilot import Pilot
 
     from localpaged.chat.service import ChatService
+    from localpaged.tui.app import LocalPagedApp
 
 MODEL_NAME = "smollm2-135m-instruct"
 SIZE, WIDE, TALL = (120, 34), (140, 38), (140, 40)
@@ -68,7 +69,7 @@ PER_WAVE, BREATH_S, LULL_S, LATECOMERS = 5, 0.4, 4.0, 4
 """Questions come in waves, so that curves have something to tell."""
 LEAST_TOKENS, MORE_TOKENS = 120, 40
 """How long answers may be: some end while others go on."""
-BEGUN_TOKENS, STREAMED_TOKENS = 75, 110
+BEGUN_TOKENS, STREAMED_TOKENS = 70, 110
 LONGEST_ANSWER_TOKENS = 400
 SEED = 3
 """The same answers in every run, and some that a small model does well."""
@@ -111,9 +112,13 @@ async def _chat(pilot: Pilot[None], service: ChatService) -> None:
     for question in (STORY, RECIPE, SLEEP):
         await pilot.press("ctrl+n")
         await _ask(pilot, question)
-    done = service.snapshot().generated_tokens
-    await _wait(lambda: service.snapshot().generated_tokens > done + 3 * BEGUN_TOKENS, pilot)
-    await pilot.pause(0.3)
+    await _wait(lambda: _num_shown(pilot) > BEGUN_TOKENS, pilot)
+
+
+def _num_shown(pilot: Pilot[None]) -> int:
+    """How many tokens of the latest answer are on the screen."""
+    answer = cast("LocalPagedApp", pilot.app).workspace.current.last_answer
+    return answer.token_count if answer else 0
 
 
 async def _memory(pilot: Pilot[None]) -> None:

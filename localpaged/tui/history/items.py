@@ -66,7 +66,7 @@ def item_lines(
 
 
 def _title_line(chat: Chat, glyphs: Glyphs, width: int, now: float) -> Line:
-    note = Run(_note(chat, glyphs, now), Role.FAINT)
+    note = Run(_note(chat, glyphs, now), Role.DIM)  # what is fainter is lost on the chosen row
     room = max(4, width - 3 - cells_of([note]))
     title = _cut(visible(chat.title) or NO_TITLE, room, glyphs)
     return Line((), (Run(" "), Run(set_cell_size(title, room), Role.USER, STRONG), Run(" "), note))
