@@ -196,7 +196,7 @@ def placeholder(engine: EngineStatus, session: SessionModel) -> str:
     if engine.failure is not None:
         return "There is no model to answer; what you write is kept"
     if engine.ready is None:
-        return "Write already: it is answered as soon as the model is loaded"
+        return "You can write already: it is answered once the model is loaded"
     if session.open_answer is not None:
         return "Write the next message: it waits for this answer"
     return "Ask anything"

@@ -34,7 +34,7 @@ async def test_writing_is_possible_while_the_model_loads_and_what_is_sent_waits(
     engine = ScriptedEngine(load_stages=[LoadEvent("reading weights", 40 * MIB, 94 * MIB, "bytes")])
     with open_service(engine) as service:
         async with stage(service, engine, is_loaded=False) as shown:
-            assert "Write already" in shown.text
+            assert "You can write already" in shown.text
             await shown.ask("early")
             await shown.until_shown("waits for the model")
             engine._emit([LoadEvent("reading weights", 40 * MIB, 94 * MIB, "bytes")])

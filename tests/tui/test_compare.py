@@ -287,7 +287,7 @@ async def test_what_cannot_be_asked_is_told_and_stays_in_the_prompt():
             shown.prompt.text = ""
             await shown.press("ctrl+l")
             assert shown.prompt.text == "/compare n=2 "
-            await shown.until_shown("Write your prompt behind it.")
+            await shown.until_shown("Write your prompt after it.")
             shown.prompt.text = "/compares"
             await shown.press("enter")
             await shown.until_shown("no compare yet")

@@ -72,7 +72,7 @@ async def test_a_message_that_is_shown_is_not_shown_again_above_it():
         async with stage(service, engine) as shown:
             for _ in range(9):
                 await shown.press("ctrl+r")
-            assert shown.text.count("There is no answer to make anew yet.") == 1
+            assert shown.text.count("There is no answer to regenerate yet.") == 1
 
 
 def test_a_message_that_is_gone_is_shown_again():

@@ -157,7 +157,7 @@ REFUSED = [
     ("/seed -1", "seed must be a whole number from 0"),
     ("/seed [b]x", "seed must be a whole number, not '[b]x'."),
     ("/model [red]nix", "There is no model '[red]nix' here."),
-    ("/quit now", "/quit takes nothing behind it."),
+    ("/quit now", "/quit takes no argument."),
 ]
 
 

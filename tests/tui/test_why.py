@@ -103,7 +103,7 @@ async def test_a_chat_without_answers_has_nothing_to_explain():
     with open_service(engine) as service:
         async with stage(service, engine) as shown:
             await shown.say("/why")
-            await shown.until_shown("Nothing is known")
+            await shown.until_shown("It is not known")
 
 
 @SIZES

@@ -47,7 +47,7 @@ class AttachingCommands(CommandGroup):
                 self._run(partial(self._attach, written))
 
         self._app.push_screen(
-            AskTextScreen("Attach a text file", hint="Its path; Enter attaches it, Esc leaves it"),
+            AskTextScreen("Attach a text file", hint="Its path; Enter attaches it, Esc cancels"),
             answered,
         )
 
@@ -71,7 +71,9 @@ class AttachingCommands(CommandGroup):
                 self._prompt.load(Draft(command))
             return
         if session is not self._workspace.current:
-            self._app.tell(f"{visible(attachment.name)} is not attached: you are elsewhere now.")
+            self._app.tell(
+                f"{visible(attachment.name)} is not attached: another chat is shown now."
+            )
             return
         block = file_block(attachment.name, attachment.text)
         self._prompt.add_labelled(block)

@@ -76,7 +76,7 @@ class BranchCommands(CommandGroup):
         session = self._current
         index = _answer_at(session, entry)
         if index is None:
-            self._app.tell("There is no answer to make anew yet.")
+            self._app.tell("There is no answer to regenerate yet.")
         else:
             self._try(lambda: self._answer_again(session, index))
 
@@ -239,7 +239,7 @@ class BranchCommands(CommandGroup):
                 continue
             self.reshow(session)
             if session is self._current:
-                self._app.tell("The new answer is, word for word, one that was there.")
+                self._app.tell("The new answer is, word for word, an earlier one.")
 
     def follow_others(self) -> None:
         """Show what another program wrote in the current chat, or left open when it died."""

@@ -211,7 +211,7 @@ class Commands(CommandGroup):
         elif self._workspace.current.open_answer is not None:
             self.answers.stop_current()
         elif self.branches.leave_edit():
-            self._app.tell("The edit is left, Up brings it back")
+            self._app.tell("The edit is put aside, Up brings it back")
         elif self._prompt.text:
             self._prompt.put_aside()
             self._app.tell("Draft put aside, Up brings it back")
@@ -240,7 +240,7 @@ class Commands(CommandGroup):
             self.run(action.id)
         elif action.id not in self.told:
             self._prompt.give_back(draft)
-            self._app.tell(f"/{action.slash} takes nothing behind it.", is_error=True)
+            self._app.tell(f"/{action.slash} takes no argument.", is_error=True)
         elif reason := self._why_not(action.id):
             self._prompt.give_back(draft)
             self._app.tell(f"{reason}.", is_error=True)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from localpaged.tui.screens.chat import ChatScreen
 
 BEGINNING = "/compare n=2 "
-HOW = "Write your prompt behind it. For more, write /compare n=4 t=0.2,0.7 and your prompt."
+HOW = "Write your prompt after it. For more, write /compare n=4 t=0.2,0.7 and your prompt."
 
 
 class CompareCommands(CommandGroup):

@@ -80,7 +80,7 @@ class MemoryCommands(CommandGroup):
         answer = self._transcript.chosen_answer
         report = answer.cache_report if answer is not None else None
         if report is None:
-            self._app.tell("Nothing is known of how this prompt was read.")
+            self._app.tell("It is not known how this prompt was read.")
             return
         self._app.push_screen(WhyScreen(report))
 

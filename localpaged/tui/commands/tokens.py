@@ -33,7 +33,9 @@ class TokenCommands(CommandGroup):
             self._app.tell("There is no answer to look at yet.")
             return
         if not answer.turn.id:
-            self._app.tell("What made this answer is not known any more, so its tokens are not.")
+            self._app.tell(
+                "The model of this answer is not known any more, so its tokens are not either."
+            )
             return
         screen = TokenScreen(self._screen.glyphs, tell=self._app.tell)
 

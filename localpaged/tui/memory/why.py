@@ -12,24 +12,24 @@ LABEL_CELLS = 8
 
 CAUSES = {
     CacheCause.NOTHING: (
-        "Everything that had been computed before was found; what was read is new.",
+        "Everything that had been computed before was found; only new text was read.",
         "",
     ),
     CacheCause.FIRST_TURN: (
         "It is the first prompt of this chat, so nothing of it had been computed for it.",
-        "What it has in common with other chats is found all the same.",
+        "What it shares with other chats is found anyway.",
     ),
     CacheCause.EDITED: (
-        "An earlier message is another one now, and all that follows it had to be read again.",
+        "An earlier message was changed, and all that follows it had to be read again.",
         "Only an edit costs this. The later it is in the chat, the less.",
     ),
     CacheCause.VIEW_MOVED: (
-        "The model is shown the chat from another message on than before.",
+        "What the model sees of the chat begins at another message than before.",
         "That is what you chose when the context was full; /show-all takes it back.",
     ),
     CacheCause.TEMPLATE_CHANGED: (
-        "The same messages are written otherwise than before: the system prompt, or something "
-        "that the model's chat template puts in, has changed.",
+        "The same messages are written differently than before: the system prompt, or something "
+        "that the model's chat template inserts, has changed.",
         "Set the system prompt at the beginning of a chat. A template with today's date changes "
         "once a day.",
     ),
@@ -39,8 +39,8 @@ CAUSES = {
         "There is nothing to do: what follows the reasoning is read once more, then it is found.",
     ),
     CacheCause.RETOKENISED: (
-        "The same text was cut into other tokens than it had been computed as.",
-        "There is nothing to do: the prompt is found as it is now from here on.",
+        "The same text was split into other tokens than before.",
+        "There is nothing to do: from now on the prompt is found as it is now.",
     ),
     CacheCause.EVICTED: (
         "It had been computed, but memory was needed for something else.",
@@ -48,12 +48,12 @@ CAUSES = {
     ),
     CacheCause.RESTARTED: (
         "It was computed by another run of localpaged, whose memory is gone; no KV file has it.",
-        "KV files are written when nothing is asked for a while and at the end (--kv-disk tells "
-        "how much). From here on it is found.",
+        "KV files are written when nothing is asked for a while and at the end (--kv-disk limits "
+        "them). From now on it is found.",
     ),
     CacheCause.OTHER_NAMESPACE: (
-        "It was computed by another model, or in another number format; each has to read for "
-        "itself.",
+        "It was computed by another model, or in another number format; each has to "
+        "compute for itself.",
         "Going back to that model finds what it still has in memory.",
     ),
 }

@@ -29,7 +29,7 @@ class FindScreen(Dialog[str | None]):
         with Vertical(classes="dialog dialog-low"):
             yield LineInput(self._text, placeholder="Find in this chat", compact=True)
             yield Static(
-                Content("Enter finds, then n and N go on, Esc leaves it"), classes="dialog-hint"
+                Content("Enter finds, then n and N step, Esc cancels"), classes="dialog-hint"
             )
 
     def on_input_submitted(self, event: LineInput.Submitted) -> None:

@@ -273,7 +273,7 @@ class HistoryScreen(OwnScreen[HistoryItem | None]):
         if not number:
             text = "Nothing found" if is_search else "No chats"
         elif self._found.is_cut and is_search:
-            text = f"The best {text}; another word narrows them"
+            text = f"The best {text}; add a word to narrow them"
         elif self._found.is_cut:
             text = f"The latest {text}; searching finds the others"
         runs = [Run(text, Role.DIM)]
