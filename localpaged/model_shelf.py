@@ -82,7 +82,7 @@ class Shelf:
 def _fill(opening: _Opening, name: str) -> None:
     try:
         model = open_model(name)
-    except BaseException as error:
+    except BaseException as error:  # a panic in the tokenizer is no Exception
         opening.opened.set_exception(error)
         opening.chat.set_exception(error)
     else:

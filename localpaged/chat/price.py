@@ -30,7 +30,7 @@ def _count(model: Future[ChatModel], text: str, tokens: Future[int]) -> None:
         refuse_endless([PromptMessage("user", text)], opened)
         empty = len(opened.render([PromptMessage("user", "")]))
         whole = len(opened.render([PromptMessage("user", text)]))
-    except BaseException as error:
+    except BaseException as error:  # a panic in the tokenizer is no Exception
         tokens.set_exception(error)
     else:
         tokens.set_result(whole - empty)
