@@ -4,7 +4,8 @@ Textual gives the terminal back and takes it again inside of the signals' handle
 program did at that moment is still half done, such as a write that has the lock of the output, and
 then it waits for itself for ever. And it expects that only SIGTSTP stops a program. SIGSTOP tells
 nobody, and SIGCONT may come to a program that runs: it would take the terminal a second time, two
-threads would read its keys, and the shell would get it back without echo.
+threads would read its keys, and the shell would get it back without echo. A byte that is no UTF-8
+would end the program.
 """
 
 from __future__ import annotations
@@ -12,9 +13,11 @@ from __future__ import annotations
 import os
 import signal
 import threading
+from codecs import IncrementalDecoder, getincrementaldecoder
 from collections.abc import Callable
 from functools import partial
 
+from textual.drivers import linux_driver
 from textual.drivers.linux_driver import LinuxDriver
 
 
@@ -25,6 +28,11 @@ class OwnDriver(LinuxDriver):
     """
 
     _waits_for_cont = False
+
+    def run_input_thread(self) -> None:
+        """Read keys until told to end; bytes that are no UTF-8 become marks, as in a file."""
+        linux_driver.getincrementaldecoder = _forgiving_decoder  # type: ignore[assignment, attr-defined]
+        super().run_input_thread()
 
     def _sigtstp_application(self, *_: object) -> None:
         if self._auto_restart and not self._waits_for_cont:
@@ -65,6 +73,10 @@ class OwnDriver(LinuxDriver):
     def _has_terminal(self) -> bool:
         writer = self._writer_thread
         return writer is not None and writer.is_alive() and os.isatty(self.fileno)
+
+
+def _forgiving_decoder(encoding: str) -> Callable[[], IncrementalDecoder]:
+    return partial(getincrementaldecoder(encoding), errors="replace")
 
 
 def _stop_here() -> None:
