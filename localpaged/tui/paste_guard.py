@@ -3,18 +3,24 @@
 Textual's parser gives a paste up at the first escape in it and reads the rest as keys, so that its
 line ends would send messages. Inside the brackets of a paste an escape is therefore handed to the
 parser as a stand-in from the private use area, and put back into the text of the paste event.
+
+A key with a number that no character has ends Textual's parser, and the program with it: here that
+read is given up, and the next one is understood again.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable
 
 from textual import events
+from textual._parser import Parser
 from textual._xterm_parser import BRACKETED_PASTE_END, BRACKETED_PASTE_START, XTermParser
 from textual.drivers import linux_driver
 from textual.message import Message
 
 STAND_IN = "\ue01b"
+_log = logging.getLogger(__name__)
 
 
 def guard_pastes() -> None:
@@ -42,7 +48,14 @@ class GuardedParser(XTermParser):
             return super().feed(data)
         # To the parser nothing means the end; here it only means that a read is held back.
         guarded = self._guarded(data)
-        return super().feed(guarded) if guarded else ()
+        return self._parsed(guarded) if guarded else ()
+
+    def _parsed(self, data: str) -> Iterable[Message]:
+        try:
+            yield from super().feed(data)
+        except (ValueError, OverflowError) as error:
+            _log.warning("the terminal sent a key that there is not: %s", error)
+            Parser.__init__(self)
 
     def _guarded(self, data: str) -> str:
         data, self._held = self._held + data, ""
