@@ -224,6 +224,7 @@ class JsonAnswer:
                 "prompt_tokens": ended.usage.prompt_tokens,
                 "cached_tokens": ended.usage.cached_tokens if ended.usage.is_cache_told else None,
                 "completion_tokens": ended.usage.completion_tokens,
+                "load_s": round(ended.usage.load_s, 4),
                 "ttft_s": round(ended.usage.ttft_s, 4),
                 "decode_tokens_per_s": round(ended.usage.decode_tokens_per_s, 2),
             }

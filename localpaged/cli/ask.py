@@ -45,8 +45,10 @@ def ask(question: tuple[str, ...], **options: Any) -> int:
       finish_reason                    stop, length, cancelled, null, or repeated
                                        for one that only repeated itself
       usage                            null, or prompt_tokens, cached_tokens,
-                                       completion_tokens, ttft_s,
-                                       decode_tokens_per_s
+                                       completion_tokens, load_s, ttft_s,
+                                       decode_tokens_per_s; load_s until the
+                                       model was loaded, ttft_s from then to
+                                       the first token
       logprobs                         null, or for each token token_id, token,
                                        logprob, alternatives (likewise)
       error                            null, or type, message, hint

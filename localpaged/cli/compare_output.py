@@ -173,6 +173,7 @@ def _branch_values(answer: Compared) -> dict[str, Any]:
             "prompt_tokens": usage.prompt_tokens,
             "cached_tokens": usage.cached_tokens if usage.is_cache_told else None,
             "completion_tokens": usage.completion_tokens,
+            "load_s": round(usage.load_s, 4),
             "ttft_s": round(usage.ttft_s, 4),
             "decode_tokens_per_s": round(usage.decode_tokens_per_s, 2),
         },

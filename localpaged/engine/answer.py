@@ -27,9 +27,19 @@ class Vocabulary:
 
 
 class Answer:
-    """One sequence's way from tokens to text. Engine thread only; times of one monotonic clock."""
+    """One sequence's way from tokens to text. Engine thread only; times of one monotonic clock.
 
-    def __init__(self, sequence: Sequence, vocabulary: Vocabulary, *, submitted_s: float) -> None:
+    Invariant: what it waited for its model to load, `load_s`, was over at `submitted_s`.
+    """
+
+    def __init__(
+        self,
+        sequence: Sequence,
+        vocabulary: Vocabulary,
+        *,
+        submitted_s: float,
+        load_s: float = 0.0,
+    ) -> None:
         self.sequence = sequence
         self._vocabulary = vocabulary
         request = sequence.request
@@ -44,6 +54,7 @@ class Answer:
         if request.is_continuation:
             self._detokenizer.go_on(request.prompt_ids)
         self._submitted_s = submitted_s
+        self._load_s = load_s
         self._first_token_s: float | None = None
         self._last_token_s = submitted_s
         self.is_over = False
@@ -81,7 +92,9 @@ class Answer:
 
     def branch_off(self, sequence: Sequence) -> Answer:
         """Return the answer of a sequence that was forked before its first token."""
-        return Answer(sequence, self._vocabulary, submitted_s=self._submitted_s)
+        return Answer(
+            sequence, self._vocabulary, submitted_s=self._submitted_s, load_s=self._load_s
+        )
 
     def text_of(self, token_ids: tuple[int, ...]) -> str:
         """Return the text of a whole answer that was not pushed token by token."""
@@ -102,4 +115,5 @@ class Answer:
             completion_tokens=self.sequence.num_generated if num_tokens is None else num_tokens,
             ttft_s=0.0 if first is None else first - self._submitted_s,
             decode_s=0.0 if first is None else self._last_token_s - first,
+            load_s=self._load_s,
         )

@@ -77,6 +77,11 @@ class EngineCore:
         self._requests: dict[RequestId, LiveRequest] = {}
         self._answers: dict[SequenceId, Answer] = {}
         self._metrics = Metrics()
+        self._ready_s = float("-inf")
+
+    def note_ready(self) -> None:
+        """The model is loaded: only from now on does a request wait for this core."""
+        self._ready_s = self._clock()
 
     @property
     def is_idle(self) -> bool:
@@ -117,11 +122,9 @@ class EngineCore:
             end_ids=self._end_ids(request),
             is_paused=request.sampling.grammar is not None,
         )
-        answer = Answer(
-            sequence,
-            self._vocabulary,
-            submitted_s=self._clock() if submitted_s is None else submitted_s,
-        )
+        submitted_s = self._clock() if submitted_s is None else submitted_s
+        load_s = max(0.0, self._ready_s - submitted_s)
+        answer = Answer(sequence, self._vocabulary, submitted_s=submitted_s + load_s, load_s=load_s)
         beams = None if search is None else BeamGroup(search, sequence)
         self._requests[request.id] = LiveRequest(request, answer, beams=beams)
         self._metrics.requests += 1

@@ -33,6 +33,9 @@ class Core(Protocol):
     def call_when_unblocked(self, wake: Callable[[], None]) -> None:
         """Call `wake`, on another thread, when that may have changed."""
 
+    def note_ready(self) -> None:
+        """The model is loaded: only from now on does a request wait for this core."""
+
     def submit(self, request: Request, *, submitted_s: float | None = None) -> list[Event]:
         """Queue a request, or return the FailEvent that says why not."""
 
@@ -128,6 +131,7 @@ class CoreSet:
         assert name not in self._cores
         self._cores[name] = core
         core.call_when_unblocked(self._wake)
+        core.note_ready()
         awaited = self._awaited.pop(name, Awaited())
         return [
             event

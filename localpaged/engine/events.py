@@ -14,7 +14,8 @@ class Usage:
     """The bill of one request. Times are in seconds.
 
     `prompt_tokens` = `cached_tokens` (found in the prefix tree) + tokens computed by prefill.
-    `ttft_s` runs from submit to the first token; `decode_s` from the first to the last token.
+    `load_s` runs from submit until the model was loaded, 0 when it was; `ttft_s` from then to the
+    first token, `decode_s` from the first to the last one.
     `is_cache_told`: an endpoint may not say what of a prompt it had.
     """
 
@@ -24,6 +25,7 @@ class Usage:
     ttft_s: float
     decode_s: float
     is_cache_told: bool = True
+    load_s: float = 0.0
 
     @property
     def new_tokens(self) -> int:

@@ -135,7 +135,8 @@ def test_json_is_one_object_with_the_documented_keys(answer_with):
     assert answer["text"] == "Yes – so."
     assert (answer["status"], answer["finish_reason"], answer["seed"]) == ("done", "stop", 7)
     assert set(answer["usage"]) == {
-        "prompt_tokens", "cached_tokens", "completion_tokens", "ttft_s", "decode_tokens_per_s",
+        "prompt_tokens", "cached_tokens", "completion_tokens", "load_s", "ttft_s",
+        "decode_tokens_per_s",
     }  # fmt: skip
     assert answer["usage"]["completion_tokens"] == 2
     assert answer["error"] is None

@@ -8,12 +8,14 @@ from localpaged.engine.engine import Engine
 from localpaged.engine.events import EngineFailedEvent, FailEvent, LoadEvent, ReadyEvent, TokenEvent
 from localpaged.engine.finish_reason import FinishReason
 from localpaged.engine.inspection import BlockState
+from localpaged.engine.latency import percentiles
 from localpaged.errors import BadModelFile, EngineError, EngineStopped, ModelNotFound, NoRoom
 from testkit.engine_runs import make_core, make_request
 from testkit.fake_runner import FakeRunner, expected_answer
 from testkit.watcher import Watcher
 
 READY = ReadyEvent("fake", "cpu", "float32", 1024, 0.0)
+LOAD_S = 0.3
 
 
 @pytest.fixture
@@ -44,6 +46,26 @@ def test_requests_sent_while_loading_are_answered_when_it_is_done(watcher):
     assert watcher.end_of("early").reason is FinishReason.LENGTH
     tokens = [t for e in watcher.events if isinstance(e, TokenEvent) for t in e.token_ids]
     assert tokens == expected_answer([1, 2, 3], 8)
+    engine.close()
+
+
+def test_the_time_to_the_first_token_begins_when_the_model_is_ready(watcher):
+    may_load = threading.Event()
+
+    def load(on_load):
+        assert may_load.wait(20)
+        return make_core(), READY
+
+    engine = start(watcher, load)
+    engine.submit(make_request("early", [1, 2, 3]))
+    threading.Timer(LOAD_S, may_load.set).start()
+    early = watcher.end_of("early").usage
+    assert early.load_s >= 0.9 * LOAD_S > early.ttft_s > 0
+    engine.submit(make_request("late", [1, 2, 3]))
+    late = watcher.end_of("late").usage
+    assert late.load_s == 0
+    waits = percentiles(engine.snapshot().ttft_samples, [0, 100])
+    assert waits == pytest.approx(sorted((early.ttft_s, late.ttft_s)))
     engine.close()
 
 

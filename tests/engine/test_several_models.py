@@ -24,6 +24,8 @@ from testkit.engine_runs import make_core, make_request
 from testkit.fake_runner import FakeRunner
 from testkit.watcher import Watcher
 
+LOAD_S = 0.3
+
 
 def ready(name):
     return ReadyEvent(name, "cpu", "float32", 1_024, 0.0)
@@ -144,6 +146,21 @@ def test_requests_for_a_model_that_loads_wait_for_it(engine, watcher, loaders):
     assert watcher.end_of("cancelled").reason is FinishReason.CANCELLED
     assert watcher.end_of("a").reason is FinishReason.LENGTH
     assert sum(isinstance(e, ReadyEvent) and e.model_name == "second" for e in watcher.events) == 1
+
+
+def test_loading_a_further_model_is_told_apart_from_the_first_token(engine, watcher, loaders):
+    may_load = threading.Event()
+
+    def load(on_load):
+        assert may_load.wait(20)
+        return make_core(), ready("second")
+
+    loaders["second"] = load
+    engine.load("second")
+    engine.submit(request_of("second", "early", [1]))
+    threading.Timer(LOAD_S, may_load.set).start()
+    usage = watcher.end_of("early").usage
+    assert usage.load_s >= 0.9 * LOAD_S > usage.ttft_s > 0
 
 
 def test_requests_fail_with_what_kept_their_model_from_loading(engine, watcher, loaders):
