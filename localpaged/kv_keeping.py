@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-COMPUTATION = "3"
+COMPUTATION = "4"
 """Changes with whatever changes the KV that the decoder computes from the same weights."""
 
 OnProgress = Callable[[int, int], None]

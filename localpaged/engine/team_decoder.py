@@ -106,6 +106,7 @@ class TeamDecoder:
             lens.cumsum() - lens,
             self._group,
             self.config.sliding_window or 0,
+            self._team.threads,
         )
         self._tell_kv(kv)
         self._make_rows(len(hidden))

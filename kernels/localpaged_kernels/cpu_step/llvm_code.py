@@ -5,6 +5,7 @@ A `Code` stands on one of numba's builders. Addresses are int64 values.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import llvmlite.binding as llvm
@@ -41,6 +42,7 @@ def instruction() -> str:
 
 
 SIZES = {FLOAT32: 4, BFLOAT16: 2, INT8: 1}
+STORED = {FLOAT32: V_F32, BFLOAT16: V_I16, INT8: V_I8}
 
 EXP_TERMS = (
     1.9875691500e-4,
@@ -119,15 +121,20 @@ class Code:
         function = cgutils.get_or_insert_function(self._builder.module, kind, name)
         return self._builder.call(function, args)
 
-    def reduced(self, name: str, vector: Any) -> Any:
-        """Return one number made of a vector's."""
-        kind = ir.FunctionType(F32, [V_F32])
-        name = f"llvm.vector.reduce.{name}.v{LANES}f32"
-        function = cgutils.get_or_insert_function(self._builder.module, kind, name)
-        return self._builder.call(function, [vector])
+    def larger(self, a: Any, b: Any) -> Any:
+        """Return the larger numbers of two; b's where one is not a number. One instruction."""
+        builder = self._builder
+        return builder.select(builder.fcmp_ordered(">", a, b), a, b)
+
+    def largest(self, vector: Any) -> Any:
+        """Return the largest of a vector's numbers."""
+        return self._folded(vector, self.larger)
 
     def total(self, vector: Any) -> Any:
         """Return the sum of a vector's numbers, added pair by pair."""
+        return self._folded(vector, self._builder.fadd)
+
+    def _folded(self, vector: Any, join: Callable[[Any, Any], Any]) -> Any:
         builder, width = self._builder, LANES
         while width > 1:
             width //= 2
@@ -139,7 +146,7 @@ class Code:
                 )
                 for first in (0, width)
             )
-            vector = builder.fadd(low, high)
+            vector = join(low, high)
         return builder.extract_element(vector, ir.Constant(I32, 0))
 
     def exp(self, x: Any) -> Any:
@@ -232,14 +239,63 @@ class Code:
         bits = builder.zext(self.load(V_I16, address), V_I32)
         return builder.bitcast(builder.shl(bits, all_of(V_I32, 16)), V_F32)
 
-    def sums_of_pairs(self, a: Any, b: Any) -> Any:
-        """Return the sums of neighbours in a, then those in b."""
+    def gathered(self, numbers: list[Any]) -> Any:
+        """Return a vector of 16 numbers."""
+        vector = ir.Constant(V_F32, ir.Undefined)
+        for lane, number in enumerate(numbers):
+            vector = self._builder.insert_element(vector, number, ir.Constant(I32, lane))
+        return vector
+
+    def transposed(self, kind: int, places: list[Any]) -> list[Any]:
+        """Return 16 vectors of float32: of each of 16 stored numbers what is at 16 places.
+
+        Numbers are moved 32 bits at a time, which are one of them, two or four.
+        """
         builder = self._builder
-        even, odd = (
-            builder.shuffle_vector(a, b, ir.Constant(V_I32, list(range(start, 2 * LANES, 2))))
-            for start in (0, 1)
+        words = 4 * SIZES[kind]
+        word = ir.VectorType(I32, words)
+        rows = [builder.bitcast(self.load(STORED[kind], place), word) for place in places]
+        # a vector has the words of several places; what tells two of them apart in a vector's
+        # number and in a lane's is swapped, bit by bit
+        vectors = [self._joined(rows[n::words]) for n in range(words)]
+        bit = 1
+        while bit < words:
+            for n in range(words):
+                if not n & bit:
+                    pair = vectors[n], vectors[n | bit]
+                    vectors[n], vectors[n | bit] = self._swapped(*pair, bit)
+            bit *= 2
+        return [number for vector in vectors for number in self._unpacked(kind, vector)]
+
+    def _joined(self, vectors: list[Any]) -> Any:
+        """Return one vector of all."""
+        while len(vectors) > 1:
+            count = 2 * vectors[0].type.count
+            places = ir.Constant(ir.VectorType(I32, count), list(range(count)))
+            pairs = zip(vectors[::2], vectors[1::2], strict=True)
+            vectors = [self._builder.shuffle_vector(a, b, places) for a, b in pairs]
+        return vectors[0]
+
+    def _swapped(self, a: Any, b: Any, bit: int) -> tuple[Any, Any]:
+        """Exchange the lanes of `a` that have the bit with those of `b` that have it not."""
+        low = [LANES + (n ^ bit) if n & bit else n for n in range(LANES)]
+        high = [LANES + n if n & bit else n | bit for n in range(LANES)]
+        first, second = (
+            self._builder.shuffle_vector(a, b, ir.Constant(V_I32, lanes)) for lanes in (low, high)
         )
-        return builder.fadd(even, odd)
+        return first, second
+
+    def _unpacked(self, kind: int, vector: Any) -> list[Any]:
+        """Return the numbers in each 32 bits as float32."""
+        builder = self._builder
+        if kind == FLOAT32:
+            return [builder.bitcast(vector, V_F32)]
+        if kind == BFLOAT16:
+            low = builder.shl(vector, all_of(V_I32, 16))
+            high = builder.and_(vector, all_of(V_I32, -65_536))
+            return [builder.bitcast(half, V_F32) for half in (low, high)]
+        shifted = [builder.shl(vector, all_of(V_I32, bits)) for bits in (24, 16, 8, 0)]
+        return [builder.sitofp(builder.ashr(each, all_of(V_I32, 24)), V_F32) for each in shifted]
 
     def turned_within(self, vector: Any, step: int) -> Any:
         """Return sums and differences of the numbers `step` apart."""

@@ -63,7 +63,7 @@ def _call_all() -> None:
     alone.job["kind"] = END
     alone.run()
     one, zero = np.ones(1, np.int64), np.zeros(1, np.int64)
-    plan_units(one, one, zero, zero, 1, 0)
+    plan_units(one, one, zero, zero, 1, 0, 1)
     call_likeliest()
 
 

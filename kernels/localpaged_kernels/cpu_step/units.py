@@ -14,7 +14,7 @@ WHOLE = -1
 
 
 @compiled
-def plan_units(query_lens, seq_lens, tables, table_starts, group, window):
+def plan_units(query_lens, seq_lens, tables, table_starts, group, window, threads):
     """Return units [units, 4], members, first_parts and num_parts [tokens], and all parts' number.
 
     Sequence i has its block table at tables[table_starts[i]:] and seq_lens[i] tokens, the last
@@ -24,7 +24,7 @@ def plan_units(query_lens, seq_lens, tables, table_starts, group, window):
     """
     count = len(query_lens)
     num_tokens = query_lens.sum()
-    at_once = tile_tokens(group)
+    at_once = tile_tokens(group, num_tokens, threads)
     most = num_tokens
     for i in range(count):
         if query_lens[i] == 1:

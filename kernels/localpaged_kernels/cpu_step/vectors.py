@@ -89,7 +89,7 @@ def make_dot(rows: int, tiles: int, at_once: int) -> Any:
 
 
 def make_widen(kind: int) -> Any:
-    """Return what writes 16 stored keys or values as float32.
+    """Return what writes 16 stored values as float32.
 
     widen(stored, stored_bytes, vectors, scales, scale_bytes, ahead, out): stored of `kind`
     [16][16 · vectors], out float32 [16][16 · vectors] without gaps. INT8 ones have `scales`
@@ -134,11 +134,56 @@ def make_widen(kind: int) -> Any:
     return widen
 
 
+def make_widen_keys(kind: int) -> Any:
+    """Return what writes 16 stored keys as float32, number by number: [16 · vectors][16].
+
+    As `make_widen` but for the order: so each product of a query's number is for all 16 keys.
+    """
+
+    @intrinsic
+    def widen(
+        typing_context: Any,
+        stored: Any,
+        stored_bytes: Any,
+        vectors: Any,
+        scales: Any,
+        scale_bytes: Any,
+        ahead: Any,
+        out: Any,
+    ) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            code = Code(builder)
+            stored, stored_bytes, vectors, scales, scale_bytes, ahead, out = args
+            if kind == INT8:
+                places = [code.at(scales, (key, scale_bytes)) for key in range(LANES)]
+                factors = code.gathered([code.load(F32, place) for place in places])
+
+            def body(i: Any, _: list[Any]) -> list[Any]:
+                places = [
+                    code.at(stored, (key, stored_bytes), (i, LANES * SIZES[kind]))
+                    for key in range(LANES)
+                ]
+                for place in places:
+                    code.prefetch(builder.add(place, ahead))
+                for n, numbers in enumerate(code.transposed(kind, places)):
+                    if kind == INT8:
+                        numbers = builder.fmul(numbers, factors)
+                    code.store(numbers, code.at(out, (i, LANES * 64), (n, 64)))
+                return []
+
+            code.loop(vectors, [], body)
+            return context.get_dummy_value()
+
+        return types.void(*[types.int64] * 7), generate
+
+    return widen
+
+
 def make_scores(rows: int) -> Any:
     """Return what multiplies `rows` queries with 16 keys, all float32 without gaps.
 
     scores(queries, keys, vectors, out, out_bytes): queries [rows][16 · vectors], keys
-    [16][16 · vectors], out [rows][16].
+    [16 · vectors][16], out [rows][16].
     """
 
     @intrinsic
@@ -150,35 +195,22 @@ def make_scores(rows: int) -> Any:
             queries, keys, vectors, out, out_bytes = args
             zero = all_of(V_F32, 0.0)
             row_bytes = builder.mul(vectors, ir.Constant(I64, 64))
-            partial = code.room(LANES * rows)
 
-            def one(key: Any, _: list[Any]) -> list[Any]:
-                def body(i: Any, sums: list[Any]) -> list[Any]:
-                    numbers = code.load(V_F32, code.at(keys, (key, row_bytes), (i, 64)))
-                    return [
-                        code.fma(
-                            numbers,
-                            code.load(V_F32, code.at(queries, (r, row_bytes), (i, 64))),
-                            sums[r],
-                        )
-                        for r in range(rows)
-                    ]
+            # two sums a row, so that a product need not wait for the one before
+            def body(i: Any, sums: list[Any]) -> list[Any]:
+                sums = list(sums)
+                for n in range(LANES):
+                    numbers = code.load(V_F32, code.at(keys, (i, LANES * 64), (n, 64)))
+                    for r in range(rows):
+                        place = code.at(queries, (r, row_bytes), (i, 64), (n, 4))
+                        query = code.spread(code.load(F32, place))
+                        sums[2 * r + n % 2] = code.fma(query, numbers, sums[2 * r + n % 2])
+                return sums
 
-                sums = code.loop(vectors, [zero] * rows, body)
-                for r in range(rows):
-                    code.store(sums[r], code.at(partial, (key, 64), (r, LANES * 64)))
-                return []
-
-            code.loop(ir.Constant(I64, LANES), [], one)
+            sums = code.loop(vectors, [zero] * (2 * rows), body)
             for r in range(rows):
-                parts = [
-                    code.load(V_F32, code.at(partial, (r * LANES + key, 64)))
-                    for key in range(LANES)
-                ]
-                while len(parts) > 1:
-                    pairs = zip(parts[::2], parts[1::2], strict=True)
-                    parts = [code.sums_of_pairs(a, b) for a, b in pairs]
-                code.store(parts[0], code.at(out, (r, out_bytes)))
+                total = builder.fadd(sums[2 * r], sums[2 * r + 1])
+                code.store(total, code.at(out, (r, out_bytes)))
             return context.get_dummy_value()
 
         return types.void(*[types.int64] * 5), generate
@@ -186,38 +218,51 @@ def make_scores(rows: int) -> Any:
     return scores
 
 
-def make_weigh(rows: int) -> Any:
+def make_weigh(rows: int, at_once: int) -> Any:
     """Return what adds 16 values, weighted, to the sums of `rows` rows, all float32.
 
-    weigh(weights, weight_bytes, values, vectors, sums): weights [rows][16], values
-    [16][16 · vectors] and sums [rows][16 · vectors] without gaps.
+    weigh(weights, weight_bytes, values, row_bytes, start, count, sums): weights [rows][16], values
+    [16][row_bytes], sums [rows][row_bytes]; `count` times `at_once` vectors from vector `start` on.
     """
 
     @intrinsic
     def weigh(
-        typing_context: Any, weights: Any, weight_bytes: Any, values: Any, vectors: Any, sums: Any
+        typing_context: Any,
+        weights: Any,
+        weight_bytes: Any,
+        values: Any,
+        row_bytes: Any,
+        start: Any,
+        count: Any,
+        sums: Any,
     ) -> Any:
         def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
             code = Code(builder)
-            weights, weight_bytes, values, vectors, sums = args
-            row_bytes = builder.mul(vectors, ir.Constant(I64, 64))
+            weights, weight_bytes, values, row_bytes, start, count, sums = args
+            first = builder.mul(start, ir.Constant(I64, 64))
 
             def body(i: Any, _: list[Any]) -> list[Any]:
-                places = [code.at(sums, (r, row_bytes), (i, 64)) for r in range(rows)]
+                offset = code.at(first, (i, 64 * at_once))
+                rows_at = [code.at(builder.add(sums, offset), (r, row_bytes)) for r in range(rows)]
+                places = [code.at(place, (v, 64)) for place in rows_at for v in range(at_once)]
                 totals = [code.load(V_F32, place) for place in places]
                 for key in range(LANES):
-                    numbers = code.load(V_F32, code.at(values, (key, row_bytes), (i, 64)))
+                    value = code.at(builder.add(values, offset), (key, row_bytes))
+                    numbers = [code.load(V_F32, code.at(value, (v, 64))) for v in range(at_once)]
                     for r in range(rows):
                         weight = code.load(F32, code.at(weights, (r, weight_bytes), (key, 4)))
-                        totals[r] = code.fma(code.spread(weight), numbers, totals[r])
+                        weight = code.spread(weight)
+                        for v in range(at_once):
+                            n = r * at_once + v
+                            totals[n] = code.fma(weight, numbers[v], totals[n])
                 for total, place in zip(totals, places, strict=True):
                     code.store(total, place)
                 return []
 
-            code.loop(vectors, [], body)
+            code.loop(count, [], body)
             return context.get_dummy_value()
 
-        return types.void(*[types.int64] * 5), generate
+        return types.void(*[types.int64] * 7), generate
 
     return weigh
 
@@ -267,9 +312,9 @@ def exponentials(typing_context: Any, x: Any, vectors: Any, result: Any) -> Any:
         (most,) = code.loop(
             vectors,
             [lowest],
-            lambda i, most: [code.call("maxnum", most[0], code.load(V_F32, code.at(x, (i, 64))))],
+            lambda i, most: [code.larger(code.load(V_F32, code.at(x, (i, 64))), most[0])],
         )
-        most = code.reduced("fmax", most)
+        most = code.largest(most)
         spread = code.spread(most)
 
         def body(i: Any, total: list[Any]) -> list[Any]:

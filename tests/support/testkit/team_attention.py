@@ -43,7 +43,7 @@ def attend_by_team(
     lens = np.array([len(table) for table in batch.tables])
     query_lens, seq_lens = (np.array(n, np.int64) for n in (batch.query_lens, batch.seq_lens))
     tables = torch.cat(batch.tables).numpy()
-    planned = plan_units(query_lens, seq_lens, tables, lens.cumsum() - lens, group, window or 0)
+    planned = plan_units(query_lens, seq_lens, tables, lens.cumsum() - lens, group, window or 0, 1)
     units, members, first_parts, num_parts, parts = planned
     ends = zip(batch.query_lens, batch.seq_lens, strict=True)
     positions = np.concatenate([np.arange(seen - asked, seen) for asked, seen in ends])
