@@ -23,6 +23,7 @@ def ask(question: tuple[str, ...], **options: Any) -> int:
 
     The answer goes to stdout, everything else to stderr. A question that begins with a dash
     goes behind `--`. Ctrl+C ends the answer and keeps its text; a second one ends the program.
+    A new chat whose question no model began to read is put with the deleted ones.
 
     \b
     Exit codes:

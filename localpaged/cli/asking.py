@@ -113,6 +113,9 @@ class _Asking:
                 self.answer.begin(turn)
                 interrupt.call(partial(self._stop, service, turn))
                 self._wait_for_end(turn)
+                if not self._has_begun and not options["is_continued"]:
+                    # What opens next must not open on a question that nothing read.
+                    service.delete(chat.id)
             finally:
                 service.close()
         self._take_rest(turn)

@@ -15,6 +15,7 @@ from localpaged.engine.events import Event, TokenEvent, Usage
 from localpaged.engine.finish_reason import FinishReason
 from localpaged.errors import StepFailed
 from localpaged.store.rows import TurnStatus
+from localpaged.store.scope import ChatScope
 from localpaged.store.store import Store
 from testkit.builders import ready_model
 from testkit.commands import call
@@ -184,6 +185,23 @@ def test_what_was_answered_before_a_failure_is_kept(answer_with, last_chat):
     assert answer["error"] == {
         "type": "StepFailed", "message": "The step failed.", "hint": "Retry.",
     }  # fmt: skip
+
+
+def listed_and_deleted() -> tuple[int, int]:
+    store = Store.open()
+    try:
+        return len(store.chats()), len(store.chats(ChatScope.DELETED))
+    finally:
+        store.close()
+
+
+def test_a_question_that_no_engine_took_leaves_no_chat_to_open_with(answer_with):
+    answer_with(["Yes."])
+    assert call("ask", "x" * 9_000).code == 5
+    assert listed_and_deleted() == (0, 1)
+    assert call("ask", "Hi").code == 0
+    assert call("ask", "--continue", "x" * 9_000).code == 5
+    assert listed_and_deleted() == (1, 1)
 
 
 def test_a_terminal_sees_marks_json_and_history_the_exact_text(answer_with, last_chat):

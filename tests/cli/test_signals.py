@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from localpaged import paths
+from localpaged.store.facts import read_facts
 from localpaged.store.rows import TurnStatus
 from localpaged.store.store import Store
 from testkit.commands import TIMEOUT_S, Process, start
@@ -97,6 +98,7 @@ def test_a_signal_while_the_model_loads_ends_the_question(listed_home):
         process.send_signal(signal.SIGINT)
         assert ended(process) == (130, "", "")
     assert turn_status() is TurnStatus.STOPPED
+    assert not read_facts(paths.database_file()).chats
 
 
 def test_a_second_signal_ends_the_program_at_once(listed_home):
