@@ -86,7 +86,7 @@ def viewed(
     decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
     tokens: list[ViewedToken] = []
     for place, (token_id, piece) in enumerate(zip(ids, model.pieces(ids), strict=True)):
-        text = decoder.decode(piece, final=place == len(ids) - 1)
+        text = decoder.decode(piece)
         label = label_of(token_id, model)
         if place < len(logprobs):
             told = logprobs[place]

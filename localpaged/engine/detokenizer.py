@@ -49,8 +49,11 @@ class Detokenizer:
         return self._release(self._decoder.decode(data), is_end=False)
 
     def finish(self) -> str:
-        """Return what was held back; the answer is over."""
-        return self._release(self._decoder.decode(b"", final=True), is_end=True)
+        """Return what was held back; the answer is over.
+
+        A part of a character at its end is no text: whoever goes on has its token.
+        """
+        return self._release("", is_end=True)
 
     def _bytes_of(self, token_id: int) -> bytes:
         return self._token_bytes[token_id] if token_id < len(self._token_bytes) else b""

@@ -8,6 +8,7 @@ go where the marks are if the two differ in nothing else.
 
 from __future__ import annotations
 
+import codecs
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -46,12 +47,17 @@ def known_answer(
     spelled = [token_bytes[id_] for id_ in ids]
     first = next((spelling for spelling in spelled if spelling), b"")
     has_first_space = strips_first_space and first.startswith(b" ")
-    whole = b"".join(spelled)[has_first_space:].decode("utf-8", "replace")
-    if not text or not whole:
+    data = b"".join(spelled)[has_first_space:]
+    if not text or not data:
         return None
-    # As in a stored text, where no NUL can be.
-    if text in (whole, whole.replace("\0", "\N{REPLACEMENT CHARACTER}")):
-        return KnownAnswer(ids, has_first_space=has_first_space)
+    decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
+    # An answer that was cut inside a character ends before it.
+    told = decoder.decode(data)
+    whole = told + decoder.decode(b"", final=True)
+    for spelling in (told, whole):
+        # As in a stored text, where no NUL can be.
+        if text in (spelling, spelling.replace("\0", "\N{REPLACEMENT CHARACTER}")):
+            return KnownAnswer(ids, has_first_space=has_first_space)
     return _beginning(ids, spelled, text, has_first_space=has_first_space)
 
 

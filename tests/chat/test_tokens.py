@@ -8,7 +8,7 @@ import pytest
 
 from localpaged.chat.events import TurnEnded
 from localpaged.chat.service import ChatService
-from localpaged.chat.token_view import label_of
+from localpaged.chat.token_view import label_of, viewed
 from localpaged.engine.detokenizer import Detokenizer
 from localpaged.engine.params import SamplingParams
 from localpaged.errors import ChatError, NotInHistory
@@ -185,6 +185,12 @@ def test_a_part_of_a_character_waits_for_the_rest_of_it(database_path: Path):
     answer = made.service.transcript(fork.id)[-1]
     assert answer.message is not None and answer.message.text == "café!"
     made.service.close()
+
+
+def test_a_part_of_a_character_at_an_answers_end_is_a_token_without_text():
+    ids = (piece_id("caf"), HALF_BASE + "é".encode()[0])
+    tokens = viewed(ids, (), FakeChatModel())
+    assert [(token.text, token.label) for token in tokens] == [("caf", "caf"), ("", "<C3>")]
 
 
 def test_the_engine_completes_a_character_that_the_prompt_began():

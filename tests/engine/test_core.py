@@ -9,7 +9,7 @@ from localpaged.engine.params import Grammar
 from localpaged.engine.step_plan import RowResult
 from localpaged.errors import EngineError, PromptTooLong, StepFailed
 from testkit.engine_runs import Outcome, collect, drain, make_core, make_request, run
-from testkit.fake_runner import FakeRunner, expected_answer
+from testkit.fake_runner import FakeRunner, expected_answer, text_of
 
 ALPHABET = [bytes([i]) for i in range(256)]
 
@@ -104,7 +104,7 @@ def test_preemption_changes_no_token_and_repeats_no_text():
     for name, prompt in prompts.items():
         answer = expected_answer(prompt, 120)
         assert outcomes[name].token_ids == answer
-        assert outcomes[name].text == bytes(answer).decode("utf-8", "replace")
+        assert outcomes[name].text == text_of(bytes(answer))
         assert outcomes[name].finish.usage.prompt_tokens == 25
         assert outcomes[name].finish.usage.completion_tokens == 120
     assert idle_blocks(core) == 0
@@ -285,7 +285,7 @@ def test_an_end_token_stops_and_is_no_text():
     outcome = run(core, [make_request("a", [1, 2, 3], ignore_eos=False)])["a"]
     assert outcome.finish.reason is FinishReason.STOP
     assert outcome.token_ids == answer[:4]
-    assert outcome.text == bytes(answer[:3]).decode("utf-8", "replace")
+    assert outcome.text == text_of(bytes(answer[:3]))
 
 
 def test_a_stop_string_ends_the_answer_before_it():

@@ -67,6 +67,19 @@ def test_invalid_bytes_never_hold_text_back_and_cost_stays_flat():
     assert time.perf_counter() - started_s < 2
 
 
+@given(st.text(alphabet="aé€😀\ufffd", max_size=12), st.data())
+def test_an_answer_cut_inside_a_character_ends_before_it_and_goes_on_with_it(text, data):
+    tokens = [bytes((byte,)) for byte in text.encode()]
+    cut = data.draw(st.integers(0, len(tokens)))
+    begun, _ = stream(tokens[:cut])
+    further = Detokenizer(tokens)
+    further.go_on(range(cut))
+    rest = [further.push(token_id) for token_id in range(cut, len(tokens))]
+    begun_text = "".join(begun)
+    assert begun_text == b"".join(tokens[:cut]).decode("utf-8", "ignore")
+    assert begun_text + "".join(rest) + further.finish() == text
+
+
 def test_unknown_ids_are_no_text():
     detokenizer = Detokenizer([b"a"])
     assert detokenizer.push(0) + detokenizer.push(10**6) == "a"

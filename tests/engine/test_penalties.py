@@ -12,7 +12,7 @@ from localpaged.engine.penalties import Adjusted, adjust, dry_penalties
 from localpaged.errors import BadParameter
 from testkit.decoders import load_decoder, make_decoder_core
 from testkit.engine_runs import make_core, make_request, run
-from testkit.fake_runner import FakeRunner
+from testkit.fake_runner import FakeRunner, text_of
 from testkit.tiny_model import save_tiny_model
 
 VOCAB = 40
@@ -210,7 +210,7 @@ def test_stop_token_ids_end_an_answer_and_ignore_eos_leaves_them_alone():
     stopping = make_request("stop", PROMPT, max_tokens=9, stop_token_ids=(free[4],))
     outcome = run(core, [stopping])["stop"]
     assert outcome.token_ids == free[:5]
-    assert outcome.text == bytes(free[:4]).decode("utf-8", "replace")
+    assert outcome.text == text_of(bytes(free[:4]))
     assert outcome.finish.reason is FinishReason.STOP
 
 

@@ -109,6 +109,15 @@ def test_whatever_is_sampled_begins_the_next_prompt(chat: ChatFormat, ids: list[
     assert second[: len(first) + len(ids) + 1] == (*first, *ids, END)
 
 
+def test_an_answer_cut_inside_a_character_keeps_all_its_ids(chat: ChatFormat):
+    ids = spelled_by_bytes(chat, "yes 😀")[:-1]
+    first = chat.render([user("q")])
+
+    second = chat.render([user("q"), answer("yes ", ids), user("x")])
+
+    assert second[: len(first) + len(ids) + 1] == (*first, *ids, END)
+
+
 def test_an_end_token_among_the_ids_comes_once(chat: ChatFormat):
     ids = spelled_by_bytes(chat, "yes")
 

@@ -7,6 +7,7 @@ that a sequence reads exactly its own history, whatever the scheduler did to it.
 
 from __future__ import annotations
 
+import codecs
 import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -48,6 +49,11 @@ def expected_answer(prompt: Sequence[int], num_tokens: int, branch: int = 0) -> 
     for _ in range(num_tokens):
         history.append(next_token(history, branch))
     return history[len(prompt) :]
+
+
+def text_of(data: bytes) -> str:
+    """Return the text of an answer's bytes: what ends inside a character ends before it."""
+    return codecs.getincrementaldecoder("utf-8")(errors="replace").decode(data)
 
 
 def expected_beams(prompt: Sequence[int], width: int, num_tokens: int) -> list[list[int]]:
