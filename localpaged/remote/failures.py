@@ -8,6 +8,7 @@ import re
 import socket
 import ssl
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import httpx2
@@ -46,37 +47,46 @@ def is_worth_a_retry(error: httpx2.TransportError, attempt: int) -> bool:
 
 def not_reached(endpoint: Endpoint, error: httpx2.TransportError) -> EndpointError:
     """Return why a request did not get through, or its answer never began."""
-    name, host = visible(endpoint.name), visible(endpoint.host)
+    host = visible(endpoint.host)
+    say = partial(_sentence, endpoint)
     causes = list(_causes(error))
     if any(isinstance(cause, socket.gaierror) for cause in causes):
         return EndpointError(
-            f"{name}: the host {host} is not known.", hint="Check the address and the network."
+            say(f"the host {host} is not known."), hint="Check the address and the network."
         )
     tls = next((cause for cause in causes if isinstance(cause, ssl.SSLError)), None)
     if isinstance(tls, ssl.SSLCertVerificationError):
         return EndpointError(
-            f"{name}: the certificate of {host} is not trusted: {tls.verify_message}.",
+            say(f"the certificate of {host} is not trusted: {tls.verify_message}."),
             hint="SSL_CERT_FILE names a file with your own authority's certificate.",
         )
     if tls is not None:
         return EndpointError(
-            f"{name}: {host} does not speak TLS.", hint="Is it http:// instead of https://?"
+            say(f"{host} does not speak TLS."), hint="Is it http:// instead of https://?"
         )
     if any(isinstance(cause, ConnectionRefusedError) for cause in causes):
-        return EndpointError(f"{name}: nothing answers at {host}.", hint=_TRY)
+        return EndpointError(say(f"nothing answers at {host}."), hint=_TRY)
     if isinstance(error, httpx2.ConnectTimeout):
         seconds = f"{endpoint.connect_timeout_s:g} s"
-        return EndpointError(f"{name}: {host} did not answer within {seconds}.", hint=_TRY)
+        return EndpointError(say(f"{host} did not answer within {seconds}."), hint=_TRY)
     if isinstance(error, httpx2.ProxyError):
         return EndpointError(
-            f"{name}: the proxy does not let the request through to {host}.",
+            say(f"the proxy does not let the request through to {host}."),
             hint="NO_PROXY names hosts that are asked without the proxy.",
         )
     if isinstance(error, httpx2.ConnectError):
         reason = next((c.strerror for c in causes if isinstance(c, OSError) and c.strerror), "")
         told = f": {visible(reason)}" if reason else ""
-        return EndpointError(f"{name}: {host} cannot be reached{told}.", hint=_TRY)
-    return EndpointError(f"{name}: the connection to {host} was lost before an answer.", hint=_TRY)
+        return EndpointError(say(f"{host} cannot be reached{told}."), hint=_TRY)
+    return EndpointError(say(f"the connection to {host} was lost before an answer."), hint=_TRY)
+
+
+def _sentence(endpoint: Endpoint, told: str) -> str:
+    """Begin what is told of a host with the endpoint's name, unless that is the host already."""
+    name, host = visible(endpoint.name), visible(endpoint.host)
+    if not endpoint.is_by_address and name != host:
+        return f"{name}: {told}"
+    return told if told.startswith(host) else told[:1].upper() + told[1:]
 
 
 def broken_off(endpoint: Endpoint, *, has_begun: bool) -> EndpointError:

@@ -9,7 +9,7 @@ import pytest
 
 from localpaged.chat.events import ModelFailed
 from localpaged.errors import ChatError, EndpointError, ModelNotFound, PromptTooLong
-from localpaged.remote.endpoint import Endpoint
+from localpaged.remote.endpoint import Endpoint, find_endpoint
 from localpaged.remote.failures import is_worth_a_retry, not_reached
 from localpaged.store.rows import TurnStatus
 from testkit.scripted_endpoint import (
@@ -287,4 +287,11 @@ def test_what_keeps_a_request_from_getting_through(error, cause, told, is_retrie
     endpoint = Endpoint("box", "http://host:1/v1")
     found = not_reached(endpoint, failure)
     assert told in found.message and "internals" not in found.message + found.hint
+    assert found.message.startswith("box: ")
+    for choice in ("http://host:1/v1", "http://host:1/v1#m"):
+        by_address = find_endpoint(choice, ())
+        assert by_address is not None
+        sentence = not_reached(by_address, failure).message
+        assert sentence.lower() == found.message.removeprefix("box: ").lower()
+        assert sentence[0].isupper() or sentence.startswith("host:1 ")
     assert is_worth_a_retry(failure, 2) is is_retried
