@@ -6,6 +6,7 @@ where something cannot be read.
 
 from __future__ import annotations
 
+import re
 from contextlib import closing
 from typing import TYPE_CHECKING
 
@@ -38,7 +39,8 @@ def complete_models(
     """The models here and the endpoints of the config file; behind a slash or a dot, files."""
     if incomplete[:1] in ("/", ".", "~"):
         return [CompletionItem(incomplete, type="file")]
-    names = sorted({*_models(), *_endpoints()})
+    # bash takes a blank for the end of an offer
+    names = sorted(name for name in {*_models(), *_endpoints()} if not re.search(r"\s", name))
     return [CompletionItem(visible(name)) for name in names if name.startswith(incomplete)]
 
 

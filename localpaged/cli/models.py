@@ -75,11 +75,14 @@ def list_models(as_json: bool) -> None:
     from localpaged.cli.remotes import list_rows, list_values
     from localpaged.config_file import read_config
     from localpaged.models.catalogue import DEFAULT_MODEL
+    from localpaged.models.left_out import left_out
     from localpaged.models.registry import list_entries
     from localpaged.models.summary import model_line
 
     remotes = read_config().remotes
     lines = [model_line(entry) for entry in list_entries()]
+    for file in left_out():
+        click.echo(f"{file.reason}. {file.advice}", err=True)
     if as_json:
         _print_json([*(asdict(line) for line in lines), *list_values(remotes)])
         return

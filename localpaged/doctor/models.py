@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import shlex
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,6 +18,7 @@ from localpaged.fitting.room import Room
 from localpaged.memory_plan import MemoryPlan, gib
 from localpaged.models.catalogue import PACKAGED_MODELS, PackagedModel
 from localpaged.models.gguf_file import MAGIC
+from localpaged.models.left_out import left_out
 from localpaged.models.open_model import open_model
 from localpaged.models.opened_model import OpenedModel
 from localpaged.models.registry import ModelEntry, find_model, list_entries
@@ -28,15 +30,20 @@ _PIECE_BYTES = 8 << 20
 
 
 def list_facts() -> Iterator[Fact]:
-    """Tell which models are here, and those whose files are gone. Raises ModelError."""
+    """Tell which models are here, those whose files are gone and what is no model.
+
+    Raises ModelError.
+    """
     entries = list_entries()
     names = [entry.name for entry in entries]
     text = ", ".join(names) if names else "none yet"
     yield Fact("models", text, numbers={"names": names})
     for entry in entries:
         if trouble := _trouble(entry):
-            advice = f"`localpaged models rm {entry.name}` takes it off the list."
+            advice = f"`localpaged models rm {shlex.quote(entry.name)}` takes it off the list."
             yield note(f"model {entry.name}", f"{entry.path} {trouble}", advice)
+    for file in left_out():
+        yield note("models", file.reason, file.advice)
 
 
 def usual_facts(

@@ -23,13 +23,13 @@ from localpaged.models.catalogue import DEFAULT_MODEL, PACKAGED_MODELS
 from localpaged.models.disk_room import not_written
 from localpaged.plain_text import visible
 
+GGUF_SUFFIX, ENTRY_SUFFIX = ".gguf", ".json"
 MAX_ENTRY_BYTES = 2**16
 MAX_NAME_CHARS = 128
 SHOWN_CHARS = 80
 MIN_LIKENESS = 0.7  # below that a guess is more puzzling than helpful
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
-_GGUF, _ENTRY = ".gguf", ".json"
 _log = logging.getLogger(__name__)
 
 
@@ -52,16 +52,51 @@ def list_entries() -> list[ModelEntry]:
     Raises ModelError when the folder cannot be read.
     """
     entries = {}
-    files = [path for path in _files() if _NAME.fullmatch(path.stem)]
+    files = [path for path in model_files() if can_be_listed(path.stem)]
     for path in files:
-        if path.suffix == _ENTRY and (entry := _read_entry(path)) is not None:
+        if path.suffix == ENTRY_SUFFIX and (entry := read_entry(path)) is not None:
             entries[entry.name] = entry
     for path in files:
-        if path.suffix == _GGUF:
+        if path.suffix == GGUF_SUFFIX:
             packaged = PACKAGED_MODELS.get(path.stem)
             origin = packaged.requirement if packaged else str(path)
             entries[path.stem] = ModelEntry(path.stem, path, is_owned=True, origin=origin)
     return [entries[name] for name in sorted(entries)]
+
+
+def can_be_listed(name: str) -> bool:
+    """Whether a file of that name stands in the list: people give files the names they like.
+
+    What cannot be seen, looks like an option or means a model of an endpoint is no name.
+    """
+    is_seen = name == name.strip() and name == visible(name)
+    return is_seen and len(name) <= MAX_NAME_CHARS and name[:1] not in "-." and "#" not in name
+
+
+def model_files() -> list[Path]:
+    """Return what lies in the models folder; raises ModelError when it cannot be read."""
+    folder = paths.models_dir()
+    try:
+        return sorted(folder.iterdir())
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise ModelError(
+            f"The models folder {visible(str(folder))} cannot be read: {error.strerror}.",
+            hint="Give yourself read access to it, or set LOCALPAGED_HOME.",
+        ) from error
+
+
+def read_entry(path: Path) -> ModelEntry | None:
+    """Return the entry in the file at `path`; None, and a line in the log, when it is damaged."""
+    try:
+        if path.stat().st_size > MAX_ENTRY_BYTES:
+            raise ValueError("it is too large")
+        content = json.loads(path.read_bytes())
+        return ModelEntry(path.stem, Path(content["path"]), False, str(content["origin"]))
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        _log.warning("The model entry %s is damaged and left out: %s", visible(str(path)), error)
+        return None
 
 
 def find_model(name_or_path: str | Path) -> ModelEntry:
@@ -75,7 +110,7 @@ def find_model(name_or_path: str | Path) -> ModelEntry:
         if name.lower() == wanted.lower():
             return entry
     if (path := local_path(wanted)) is not None:
-        name = path.stem if path.suffix == _GGUF else path.name
+        name = path.stem if path.suffix == GGUF_SUFFIX else path.name
         # a name is text, in chats, over HTTP and in metrics, also where the system's is none
         return ModelEntry(os.fsencode(name).decode(errors="replace"), path, False, str(path))
     raise not_found(wanted, entries)
@@ -102,7 +137,7 @@ def add_entry(name: str, path: Path, *, origin: str) -> ModelEntry:
                 f"{name} is already {visible(str(entry.path))}.",
                 hint="Give another name with --name, or remove that model first.",
             )
-    entry_path = paths.models_dir() / f"{name}{_ENTRY}"
+    entry_path = paths.models_dir() / f"{name}{ENTRY_SUFFIX}"
     content = {"path": str(path), "origin": origin}
     try:
         paths.ensure_private_dir(entry_path.parent)
@@ -115,14 +150,14 @@ def add_entry(name: str, path: Path, *, origin: str) -> ModelEntry:
 def remove_entry(entry: ModelEntry) -> None:
     """Remove the model: an owned file itself, else the entry and not what it points to."""
     folder = paths.models_dir()
-    (folder / f"{entry.name}{_ENTRY}").unlink(missing_ok=True)
+    (folder / f"{entry.name}{ENTRY_SUFFIX}").unlink(missing_ok=True)
     if entry.is_owned:
         entry.path.unlink(missing_ok=True)
 
 
 def owned_path(name: str) -> Path:
     """Return where the file of a packaged model lies or will lie."""
-    return paths.models_dir() / f"{name}{_GGUF}"
+    return paths.models_dir() / f"{name}{GGUF_SUFFIX}"
 
 
 def check_name(name: str) -> None:
@@ -171,27 +206,3 @@ def _likeness(wanted: str, name: str) -> float:
     wanted, name = wanted.lower(), name.lower()
     beginnings = (name, name[: len(wanted)], name[: len(wanted) + 1])
     return max(difflib.SequenceMatcher(None, wanted, begin).ratio() for begin in beginnings)
-
-
-def _files() -> list[Path]:
-    folder = paths.models_dir()
-    try:
-        return sorted(folder.iterdir())
-    except FileNotFoundError:
-        return []
-    except OSError as error:
-        raise ModelError(
-            f"The models folder {visible(str(folder))} cannot be read: {error.strerror}.",
-            hint="Give yourself read access to it, or set LOCALPAGED_HOME.",
-        ) from error
-
-
-def _read_entry(path: Path) -> ModelEntry | None:
-    try:
-        if path.stat().st_size > MAX_ENTRY_BYTES:
-            raise ValueError("it is too large")
-        content = json.loads(path.read_bytes())
-        return ModelEntry(path.stem, Path(content["path"]), False, str(content["origin"]))
-    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-        _log.warning("The model entry %s is damaged and left out: %s", visible(str(path)), error)
-        return None

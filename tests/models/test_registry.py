@@ -60,7 +60,7 @@ def test_a_damaged_entry_does_not_hide_the_others(tmp_path: Path, content: bytes
 
 def test_other_files_are_no_models(tmp_path: Path):
     add_entry("good", tmp_path / "x.gguf", origin="test")
-    for name in ("note.txt", ".hidden.gguf", "a b.gguf", "x\x1b[2J.gguf", "esc\x1b.json"):
+    for name in ("note.txt", ".hidden.gguf", "x\x1b[2J.gguf", "esc\x1b.json"):
         (paths.models_dir() / name).write_bytes(b"{}")
     (paths.models_dir() / ".pull-abc").mkdir()
 
