@@ -15,6 +15,7 @@ from pathlib import Path
 from sqlite_utils import Database
 
 from localpaged.errors import DatabaseDamaged
+from localpaged.store.chat_count import num_chats
 from localpaged.store.failures import damaged, explained
 from localpaged.store.migrations import APPLICATION_ID, migrations
 
@@ -96,7 +97,7 @@ def _checked(db: sqlite3.Connection, path: Path, limit_s: float) -> Checkup:
     # in an empty database every step is pending: that is the list of all we know
     known = [str(step.name) for step in migrations.pending(Database(memory=True))]
     log = log_of(path)
-    chats = _count_chats(db) if "chats" in names else 0
+    chats = num_chats(db) if "chats" in names else 0
     return Checkup(
         database_bytes=path.stat().st_size,
         log_bytes=log.stat().st_size if log.exists() else 0,
@@ -114,11 +115,6 @@ def _applied(db: sqlite3.Connection) -> list[str]:
         [migrations.name],
     )
     return [str(row[0]) for row in rows]
-
-
-def _count_chats(db: sqlite3.Connection) -> int:
-    (count,) = db.execute("SELECT count(*) FROM chats WHERE deleted_at IS NULL").fetchone()
-    return int(count)
 
 
 def _is_whole(db: sqlite3.Connection, path: Path, limit_s: float) -> bool | None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from sqlite_utils import Database
 
 from localpaged import paths
+from localpaged.store.chat_count import num_chats
 from localpaged.store.database import connect
 from localpaged.store.failures import explained
 from localpaged.store.run_summaries import TABLE, RunSummary, select_run_summaries
@@ -39,8 +40,8 @@ def read_facts(path: Path) -> HistoryFacts:
             return HistoryFacts(
                 path,
                 sum(part.stat().st_size for part in parts if part.exists()),
-                chats=_count(db, "chats WHERE deleted_at IS NULL"),
-                messages=_count(db, "messages"),
+                chats=num_chats(db.conn),
+                messages=int(db.table("messages").count),
                 last_run=runs[-1] if runs else None,
             )
         finally:
@@ -74,8 +75,3 @@ def _log_of(path: Path) -> Path:
 def _runs(db: Database, *, limit: int) -> list[RunSummary]:
     # a history that an older version wrote last has none
     return select_run_summaries(db, limit=limit) if TABLE in db.table_names() else []
-
-
-def _count(db: Database, what: str) -> int:
-    (count,) = db.execute(f"SELECT count(*) FROM {what}").fetchone()
-    return int(count)

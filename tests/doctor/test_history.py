@@ -15,7 +15,10 @@ from localpaged.doctor.history import copies_facts, history_facts, users_facts
 from localpaged.errors import DatabaseDamaged, StoreError
 from localpaged.store import checkup
 from localpaged.store.checkup import Holder, check_up, holders
+from localpaged.store.facts import read_facts
+from localpaged.store.scope import ChatScope
 from localpaged.store.store import Store
+from localpaged.store.writes import Write, change_chat
 from testkit.past_chats import write_chat
 
 HOSTILE = "\x1b]0;x\x07 [b]\u202e"
@@ -31,6 +34,20 @@ def files():
         path.name: (path.stat().st_size, path.stat().st_mtime_ns, path.stat().st_mode)
         for path in folder.iterdir()
     }
+
+
+def test_answers_of_a_compare_are_no_chats_that_are_counted(home):
+    path = paths.database_file()
+    write_chat([("a question", "an answer")])
+    compared = write_chat([("a question", "another answer")])
+    store = Store.open()
+    store.submit(Write(chat_changes=(change_chat(compared, is_hidden=True),)))
+    num_listed = len(store.chats(ChatScope.ALL))
+    store.close()
+    assert told()["history"].numbers["chats"] == read_facts(path).chats == num_listed == 1
+    with sqlite3.connect(path) as db:
+        db.execute("ALTER TABLE chats DROP COLUMN is_hidden")
+    assert told()["history"].numbers["chats"] == read_facts(path).chats == 2
 
 
 @pytest.fixture
