@@ -312,8 +312,12 @@ class LocalPagedApp(TidyApp[None]):
 
     def open_address(self, address: str) -> None:
         """Open a web address on the desktop; without one, copy it."""
-        if not open_on_desktop(address):
-            self.copy_text(address, "address")
+
+        async def open_it() -> None:
+            if not await open_on_desktop(address):
+                self.copy_text(address, "address")
+
+        begin(self, open_it, name="browser")
 
     # the application's own actions
 

@@ -5,7 +5,7 @@ The terminal's way works over SSH; some terminals refuse it, so pyperclip is ask
 
 from __future__ import annotations
 
-import threading
+from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, Protocol
@@ -13,6 +13,8 @@ from typing import Any, Protocol
 from textual.app import App
 
 from localpaged.tui.figures import grouped
+from localpaged.tui.helper_thread import HelperThread
+from localpaged.tui.workers import begin
 
 # terminals drop longer sequences, some with everything that follows
 MAX_TERMINAL_CHARS = 74_000
@@ -26,34 +28,54 @@ class Tell(Protocol):
         """Show it."""
 
 
+HELPER = HelperThread("clipboard")
+
+
 def copy_and_tell(app: App[Any], text: str, what: str, *, tell: Tell) -> None:
-    """Copy, and say what and how much."""
+    """Copy, and say what and how much, or why not; of a long text when the desktop has it."""
+    copied = f"Copied the {what}, {grouped(len(text))} characters"
     if copy(app, text):
-        tell(f"Copied the {what}, {grouped(len(text))} characters")
-    else:
-        tell(f"The {what} is too long for the terminal's clipboard.", is_error=True)
+        tell(copied)
+        return
+
+    async def copy_long() -> None:
+        if has_desktop() and await HELPER.ask(partial(_copy_to_desktop, _sendable(text))):
+            tell(copied)
+        else:
+            tell(f"The {what} is too long for the terminal's clipboard.", is_error=True)
+
+    begin(app, copy_long, name="clipboard")
 
 
 def copy(app: App[Any], text: str) -> bool:
-    """Put `text` into every clipboard there is; False when none takes a text of that length."""
+    """Put `text` into every clipboard there is; False when it is too long for the terminal's.
+
+    Then it is in none: whether the desktop takes it is known later.
+    """
+    text = _sendable(text)
+    if len(text) > MAX_TERMINAL_CHARS:
+        return False
+    app.copy_to_clipboard(text)
+    if has_desktop():
+        HELPER.put(partial(_copy_to_desktop, text))
+    return True
+
+
+def has_desktop() -> bool:
+    """Whether the library is here that finds the desktop's clipboard."""
+    return find_spec(DESKTOP_LIBRARY) is not None
+
+
+def _sendable(text: str) -> str:
     # a lone surrogate cannot leave the process
-    text = text.encode("utf-8", "replace").decode("utf-8")
-    is_short = len(text) <= MAX_TERMINAL_CHARS
-    if is_short:
-        app.copy_to_clipboard(text)
-    has_desktop = find_spec(DESKTOP_LIBRARY) is not None
-    if has_desktop:
-        # the desktop's helper program may take its time
-        threading.Thread(
-            target=_copy_to_desktop, args=(text,), name="clipboard", daemon=True
-        ).start()
-    return is_short or has_desktop
+    return text.encode("utf-8", "replace").decode("utf-8")
 
 
-def _copy_to_desktop(text: str) -> None:
+def _copy_to_desktop(text: str) -> bool:
     library: Any = import_module(DESKTOP_LIBRARY)
     try:
         library.copy(text)
     except library.PyperclipException:
-        # no desktop here: the terminal has the text
-        return
+        # no desktop here: the terminal has the text, if it is short
+        return False
+    return True
