@@ -83,6 +83,7 @@ def load_core(
         ),
         model_name=opened.name,
         device=device.label,
+        dtype=fit.formats.name,
         block_bytes=fit.block_bytes,
         weight_bytes=parts.weight_bytes,
         device_bytes=None if layer is None else CardBytes(layer, device),

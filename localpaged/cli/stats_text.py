@@ -87,7 +87,7 @@ def _model_lines(model: ModelStats, look: Look) -> list[str]:
         # an endpoint elsewhere: it has no KV memory here, and is counted there
         return [look.join(visible(model.name), visible(model.device), "answers elsewhere")]
     lines = [
-        look.join(visible(model.name), visible(model.device), weights, kv),
+        look.join(visible(model.name), visible(model.device), visible(model.dtype), weights, kv),
         f"KV        {_kv_bar(blocks, look)}",
         look.join(
             f"blocks    {grouped(blocks.total)}",

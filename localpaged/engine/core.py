@@ -55,6 +55,7 @@ class EngineCore:
         *,
         model_name: str = "",
         device: str = "cpu",
+        dtype: str = "",
         block_bytes: int = 0,
         weight_bytes: int | None = None,
         device_bytes: DeviceBytes | None = None,
@@ -69,6 +70,7 @@ class EngineCore:
         self._about: dict[str, Any] = {
             "model_name": model_name,
             "device": device,
+            "dtype": dtype,
             "block_bytes": block_bytes,
             "weight_bytes": weight_bytes,
             "device_bytes": device_bytes,

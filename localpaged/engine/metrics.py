@@ -102,6 +102,7 @@ def take_snapshot(
     weight_bytes: int | None,
     device_bytes: DeviceBytes | None = None,
     runner_note: str = "",
+    dtype: str = "",
 ) -> EngineSnapshot:
     """Return the engine's state between two steps as plain values."""
     kv, pool = scheduler.kv, scheduler.kv.pool
@@ -146,6 +147,7 @@ def take_snapshot(
         ttft_samples=metrics.ttft.samples(),
         inter_token_samples=metrics.inter_token.samples(),
         runner_note=runner_note,
+        dtype=dtype,
     )
 
 

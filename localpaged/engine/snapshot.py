@@ -30,7 +30,8 @@ class EngineSnapshot:
     held blocks that have KV. `taken_s` is on the engine's monotonic clock. `ttft_samples` and
     `inter_token_samples` are the latest measurements, for `latency.percentiles`. `docs/stats.md`
     defines every count. `weight_bytes` None: not known. `runner_note` says why a GPU's steps are
-    not launched as graphs; empty where they are, and on the CPU.
+    not launched as graphs; empty where they are, and on the CPU. `dtype` names the numbers of
+    linear layers, empty where it is not known.
     `device_` bytes are of the card that computes, whoever has them; None on the processor.
     """
 
@@ -71,3 +72,4 @@ class EngineSnapshot:
     ttft_samples: bytes = b""
     inter_token_samples: bytes = b""
     runner_note: str = ""
+    dtype: str = ""

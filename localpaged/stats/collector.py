@@ -118,4 +118,5 @@ class Collector:
             tree=tree_of(inspection) if inspection is not None and TREE in details else None,
             block_map=block_map(inspection) if inspection is not None and MAP in details else None,
             runner_note=snapshot.runner_note,
+            dtype=snapshot.dtype,
         )

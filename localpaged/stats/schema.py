@@ -245,7 +245,8 @@ class ModelStats:
     """One loaded model. `tree` and `block_map` are there where they were asked for.
 
     `weights_bytes` is None where it is not known. `running` sequences hold KV, `queue_length` ones
-    wait. `runner_note` says why a card's steps are no graphs, where they are none.
+    wait. `runner_note` says why a card's steps are no graphs, where they are none. `dtype` names
+    the numbers that are computed with, as the chat's top line does.
     """
 
     name: str
@@ -266,6 +267,7 @@ class ModelStats:
     tree: Tree | None = None
     block_map: BlockMap | None = None
     runner_note: str = ""
+    dtype: str = ""
 
     @property
     def graphs(self) -> str:

@@ -53,6 +53,12 @@ def test_a_snapshot_fits_the_terminal_and_loses_nothing(told, columns, look):
     assert all(part in fitted for part in parts if not part.startswith(("KV  ", "decode ")))
 
 
+def test_a_model_is_told_with_device_and_numbers(told):
+    (model,) = told.models
+    text = snapshot_text(replace(told, models=(replace(model, dtype="int8"),)), Look())
+    assert " · cpu · int8 · " in text
+
+
 @pytest.mark.parametrize("columns", [60, 80, 100, 140])
 def test_past_runs_fit_the_terminal(columns):
     text = runs_text(runs("smollm2-135m-instruct", HOSTILE, "m"), Look(columns=columns))

@@ -61,6 +61,12 @@ def test_the_setting_that_a_refusal_names_is_loaded_and_answers(opened, has_free
     assert len(outcome.token_ids) == 2
 
 
+def test_stats_are_told_the_same_device_and_numbers_as_the_chat(opened):
+    core, ready = load_core(lambda: opened, ASKED, lambda event: None)
+    told = core.snapshot()
+    assert (told.device, told.dtype) == (ready.device, ready.dtype) == ("cpu", "float32")
+
+
 def test_a_second_model_is_told_before_it_is_refused(opened, has_free):
     has_free(1 << 20)
     events = []

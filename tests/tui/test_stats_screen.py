@@ -133,6 +133,17 @@ async def test_graphics_memory_is_told_where_the_pool_is_in_it():
         assert "NVIDIA H200" in shown.text and "39.0 GiB of 139.0 GiB" in shown.text
 
 
+async def test_the_title_tells_device_and_numbers_as_the_chat_does():
+    async with dashboard(one(device="cpu", dtype="int8"), size=LARGE) as shown:
+        assert "SmolLM2-135M-Instruct  cpu · int8 " in shown.lines[0]
+
+
+async def test_the_title_rather_tells_the_program_than_numbers_that_are_cut():
+    async with dashboard(one(device="cpu", dtype="int8"), size=SMALL) as shown:
+        assert "SmolLM2-135M-Instruct  cpu  " in shown.lines[0]
+        assert "chat 4121" in shown.lines[0]
+
+
 # keys
 
 

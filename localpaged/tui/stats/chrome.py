@@ -29,27 +29,38 @@ def top_runs(watch: Watch, glyphs: Glyphs, cells: int, *, now_s: float) -> Pair:
     left = [Run(PRODUCT, Role.ACCENT, STRONG)]
     if watch.snapshot is None:
         return left, _every(watch)
-    if watch.model is not None:
-        left += [
-            Run(f"  {visible(watch.model.name)}"),
-            Run(f"  {visible(watch.model.device)}", Role.FAINT),
-        ]
-    else:
-        left.append(Run(f"  {_loading(watch)}", Role.DIM))
+    left.append(
+        Run(f"  {_loading(watch)}", Role.DIM)
+        if watch.model is None
+        else Run(f"  {visible(watch.model.name)}")
+    )
+    computing, device = _computing(watch, glyphs)
     state = _state(watch, glyphs, now_s=now_s)
     program = watch.snapshot.program
     up_s = watch.snapshot.taken_at - program.started_at
     dot = Run(f" {glyphs.dot} ", Role.FAINT)
-    details = [
+    about = [
+        *state,
+        dot,
         Run(f"{visible(program.command)} {program.pid}", Role.DIM),
         dot,
         Run(f"up {clock_time(up_s)}", Role.DIM),
     ]
-    whole = [*state, dot, *details, dot, *_every(watch)]
-    for right in (whole, [*state, dot, *details], state):
-        if cells_of(right) + cells_of(left[:2]) + 2 <= cells:
-            return left, right
-    return left, state
+    whole = [*about, dot, *_every(watch)]
+    # where room is short the program matters more than the numbers that are computed with
+    for details, right in ((computing, whole), (computing, about), (device, about), ([], about)):
+        if cells_of([*left, *details, *right]) + 2 <= cells:
+            return [*left, *(details or device)], right
+    return [*left, *device], state
+
+
+def _computing(watch: Watch, glyphs: Glyphs) -> Pair:
+    """What the model is computed by and in which numbers, and the same without these."""
+    if watch.model is None:
+        return [], []
+    device, dtype = visible(watch.model.device), visible(watch.model.dtype)
+    both = f" {glyphs.dot} ".join(part for part in (device, dtype) if part)
+    return [Run(f"  {both}", Role.FAINT)], [Run(f"  {device}", Role.FAINT)]
 
 
 def _state(watch: Watch, glyphs: Glyphs, *, now_s: float) -> list[Run]:
