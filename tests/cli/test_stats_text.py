@@ -56,7 +56,7 @@ def test_a_snapshot_fits_the_terminal_and_loses_nothing(told, columns, look):
 def test_a_model_is_told_with_device_and_numbers(told):
     (model,) = told.models
     text = snapshot_text(replace(told, models=(replace(model, dtype="int8"),)), Look())
-    assert " · cpu · int8 · " in text
+    assert "cpu · int8 · " in text
 
 
 @pytest.mark.parametrize("columns", [60, 80, 100, 140])
