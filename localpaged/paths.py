@@ -98,8 +98,10 @@ def ensure_private_dir(folder: Path) -> Path:
         missing.mkdir(mode=0o700, exist_ok=True)
     if not folder.is_dir():
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(folder))
-    if stat.S_IMODE(folder.stat().st_mode) & 0o077:
-        folder.chmod(0o700)
+    mode = stat.S_IMODE(folder.stat().st_mode)
+    if mode & 0o077:
+        # what the owner may not do there is left as it is: a folder may be read-only on purpose
+        folder.chmod(mode & 0o700)
     return folder
 
 

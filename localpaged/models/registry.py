@@ -148,11 +148,20 @@ def add_entry(name: str, path: Path, *, origin: str) -> ModelEntry:
 
 
 def remove_entry(entry: ModelEntry) -> None:
-    """Remove the model: an owned file itself, else the entry and not what it points to."""
+    """Remove the model: an owned file itself, else the entry and not what it points to.
+
+    Raises ModelError when the folder does not let it go.
+    """
     folder = paths.models_dir()
-    (folder / f"{entry.name}{ENTRY_SUFFIX}").unlink(missing_ok=True)
-    if entry.is_owned:
-        entry.path.unlink(missing_ok=True)
+    try:
+        (folder / f"{entry.name}{ENTRY_SUFFIX}").unlink(missing_ok=True)
+        if entry.is_owned:
+            entry.path.unlink(missing_ok=True)
+    except OSError as error:
+        raise ModelError(
+            f"{visible(entry.name)} cannot be removed: {error.strerror}.",
+            hint=f"Give yourself write access to {visible(str(folder))}.",
+        ) from error
 
 
 def owned_path(name: str) -> Path:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import json
-from typing import TYPE_CHECKING
+import os
+import stat
+from pathlib import Path
 
 import pytest
 
 from localpaged import paths
-from localpaged.errors import ConfigError, ModelNotFound
+from localpaged.errors import ConfigError, ModelError, ModelNotFound
 from localpaged.models.catalogue import DEFAULT_MODEL
 from localpaged.models.registry import (
     add_entry,
@@ -18,9 +21,6 @@ from localpaged.models.registry import (
     owned_path,
     remove_entry,
 )
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def put_owned(name: str = DEFAULT_MODEL) -> Path:
@@ -155,3 +155,29 @@ def test_entries_are_plain_json_for_their_owner_alone(tmp_path: Path):
     assert json.loads(path.read_text()) == {"path": str(tmp_path / "x.gguf"), "origin": "org/name"}
     assert path.stat().st_mode & 0o077 == 0
     assert paths.models_dir().stat().st_mode & 0o077 == 0
+
+
+def test_a_model_that_cannot_be_removed_is_an_error_of_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    entry = add_entry("kept", tmp_path / "x.gguf", origin="test")
+
+    def refuse(path: Path, *, missing_ok: bool = False) -> None:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+
+    monkeypatch.setattr(Path, "unlink", refuse)
+    with pytest.raises(ModelError, match="kept cannot be removed: Permission denied"):
+        remove_entry(entry)
+
+
+def test_a_folder_that_is_read_only_stays_so(tmp_path: Path):
+    folder = tmp_path / "models"
+    folder.mkdir()
+    folder.chmod(0o555)
+
+    paths.ensure_private_dir(folder)
+
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o500
+    folder.chmod(0o777)
+    paths.ensure_private_dir(folder)
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
