@@ -268,6 +268,7 @@ class LocalPagedApp(TidyApp[None]):
             # one that is still being put together draws all there is when it stands
             if isinstance(self.screen, LiveScreen) and self.screen.is_there:
                 is_moving = self.screen.beat(snapshot, changes) or is_moving
+            self._follow_quitting()
             self.commands.drafts.keep_if_due()
             self._follow_history()
             self.tidy_up(is_moving=is_moving)
@@ -354,22 +355,17 @@ class LocalPagedApp(TidyApp[None]):
         if not running:
             self._leave()
             return
-        is_one = running == 1
 
         def answered(is_yes: bool | None) -> None:
             if is_yes:
                 self._leave()
 
-        self.push_screen(
-            QuitScreen(
-                "An answer is still running" if is_one else f"{running} answers are still running",
-                f"Quitting stops {'it' if is_one else 'them'}. "
-                "The text so far is kept and can be continued.",
-                yes="Quit",
-                no="Stay",
-            ),
-            answered,
-        )
+        self.push_screen(QuitScreen(running), answered)
+
+    def _follow_quitting(self) -> None:
+        """An answer may end while the user is asked whether to quit."""
+        if isinstance(self.screen, QuitScreen):
+            self.screen.follow(len(self.workspace.running))
 
     async def action_quit(self) -> None:
         """The quit key, wherever it is pressed but in a dialog other than its own."""

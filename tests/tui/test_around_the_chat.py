@@ -80,6 +80,28 @@ async def test_quitting_while_something_runs_can_be_confirmed():
         assert last_text(service, service.chats()[0].id).startswith("word0 ")
 
 
+@pytest.mark.parametrize("size", [SMALL, LARGE])
+async def test_the_question_whether_to_quit_follows_what_runs(size):
+    engine = ScriptedEngine([["one"] * 8, ["two"] * 30])
+    with open_service(engine) as service:
+        async with stage(service, engine, size=size) as shown:
+            await shown.ask("x")
+            await shown.press("ctrl+n")
+            await shown.ask("y")
+            await shown.press("ctrl+q")
+            assert "2 answers are still running" in shown.text
+            while len(shown.app.workspace.running) > 1:
+                await shown.step(1)
+            await shown.until_shown("An answer is still running")
+            assert "Quitting stops it." in shown.text
+            await shown.answer()
+            await shown.until_shown("No answer is running any more")
+            assert "Quitting stops" not in shown.text
+            # what was about to be answered still is
+            await shown.press("y")
+            await shown.until(lambda: shown.app._exit)
+
+
 async def test_the_quit_key_said_again_quits_and_control_c_stays():
     engine = ScriptedEngine([LONG])
     with open_service(engine) as service:

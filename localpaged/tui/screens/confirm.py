@@ -55,4 +55,28 @@ class ConfirmScreen(Dialog[bool]):
 
 
 class QuitScreen(ConfirmScreen):
-    """Asks whether to quit. The app's quit key, pressed once more, says yes."""
+    """Asks whether to quit while `running` answers run. The app's quit key, once more, says yes."""
+
+    def __init__(self, running: int) -> None:
+        self._num_running = running
+        super().__init__(*_quitting(running), yes="Quit", no="Stay")
+
+    def follow(self, running: int) -> None:
+        """Tell how many answers run now; the question stays, as an answer may be on its way."""
+        if running == self._num_running or not self.is_mounted:
+            return
+        self._num_running = running
+        question, detail = _quitting(running)
+        self.query_one(".dialog-title", Static).update(Content(question))
+        self.query_one(".dialog-detail", Static).update(Content(detail))
+
+
+def _quitting(running: int) -> tuple[str, str]:
+    if not running:
+        return "No answer is running any more", "All that was answered is kept."
+    is_one = running == 1
+    return (
+        "An answer is still running" if is_one else f"{running} answers are still running",
+        f"Quitting stops {'it' if is_one else 'them'}. "
+        "The text so far is kept and can be continued.",
+    )
