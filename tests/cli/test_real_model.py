@@ -8,16 +8,17 @@ import os
 import pytest
 
 from localpaged.store.rows import TurnStatus
+from localpaged.store.scope import ChatScope
 from localpaged.store.store import Conversation, Store
 from testkit.commands import TIMEOUT_S, run, start
 
 pytestmark = pytest.mark.model
 
 
-def last_conversation() -> Conversation:
+def last_conversation(scope: ChatScope = ChatScope.LISTED) -> Conversation:
     store = Store.open()
     try:
-        return store.conversation(store.chats()[0].id)
+        return store.conversation(store.chats(scope)[0].id)
     finally:
         store.close()
 
@@ -62,7 +63,8 @@ def test_a_megabyte_is_refused_with_the_numbers_and_kept(ready_home):
     assert (done.code, done.out) == (5, "")
     assert "1,048,587 characters" in done.err
     assert "8,192" in done.err
-    conversation = last_conversation()
+    # with the deleted ones: no chat opens on it
+    conversation = last_conversation(ChatScope.DELETED)
     assert conversation.messages[-2].text == f"Summarise:\n\n{book.decode()}"
     assert conversation.turns[-1].status is TurnStatus.ERROR
 
