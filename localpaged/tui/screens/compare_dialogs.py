@@ -8,13 +8,13 @@ from typing import ClassVar
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical, VerticalScroll
-from textual.content import Content
 from textual.widgets import Static
 
 from localpaged.tui.compositor import Dialog
 from localpaged.tui.markdown.line import Run
 from localpaged.tui.paint import content_of
 from localpaged.tui.screens.page import fit_page
+from localpaged.tui.widgets.run_text import RunText
 
 
 class PageScreen(Dialog[None]):
@@ -35,7 +35,7 @@ class PageScreen(Dialog[None]):
         with Vertical(classes="dialog dialog-wide dialog-page"):
             yield Static(content_of(title), classes="dialog-title")
             with VerticalScroll():
-                yield Static(content_of(body), id="page-body")
+                yield RunText(body)
             yield Static(content_of(hint), classes="dialog-hint")
 
     def on_resize(self) -> None:
@@ -45,8 +45,7 @@ class PageScreen(Dialog[None]):
     @property
     def plain(self) -> str:
         """The text of the body."""
-        body = self.query_one("#page-body", Static).content
-        return body.plain if isinstance(body, Content) else ""
+        return self.query_one(RunText).plain
 
     def action_close(self) -> None:
         """Close."""
