@@ -6,9 +6,13 @@ from collections.abc import Iterable
 
 import pytest
 from textual import events
+from textual._xterm_parser import XTermParser
+from textual.drivers import linux_driver
 from textual.message import Message
 
 from localpaged.tui.paste_guard import LOST_AFTER_TICKS, MAX_PIECE_CHARS, GuardedParser, restored
+from localpaged.tui.stats.app import StatsApp
+from testkit.scripted_stats import ScriptedSource
 
 START, END = "\x1b[200~", "\x1b[201~"
 PIECE_CHARS = 1000
@@ -126,3 +130,9 @@ def test_outside_of_a_paste_waiting_gives_nothing():
     line.take()
     line.wait(LATE)
     assert line.take() == []
+
+
+def test_the_dashboard_reads_its_terminal_as_the_chat_does(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(linux_driver, "XTermParser", XTermParser)
+    StatsApp(ScriptedSource())
+    assert linux_driver.XTermParser is GuardedParser  # type: ignore[attr-defined]

@@ -18,6 +18,7 @@ from localpaged.tui.ascii_filter import AsciiFilter
 from localpaged.tui.dead_parts import TidyApp
 from localpaged.tui.glyphs import ASCII, UNICODE, Glyphs
 from localpaged.tui.notices import Notices
+from localpaged.tui.paste_guard import guard_pastes
 from localpaged.tui.stats.screen import StatsScreen
 from localpaged.tui.stats.source import StatsSource
 from localpaged.tui.stats.watch import Watch
@@ -55,6 +56,7 @@ class StatsApp(TidyApp[None]):
         if self.no_color:
             self._filters = without_greys(self._filters)
         self.theme = first_theme(theme, usual_theme, has_colours=not self.no_color)
+        guard_pastes()
         watch = Watch(clock_s=clock_s, engine=engine)
         if interval_s is not None:
             watch.interval_s = interval_s
