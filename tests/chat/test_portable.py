@@ -206,7 +206,7 @@ def test_a_title_is_never_a_path(title: str, name: str):
 @pytest.mark.parametrize("name", ["a\0b", "a\ud83d"])
 def test_a_name_that_no_file_can_have_is_told(store: Store, tmp_path: Path, name: str):
     chat_id = write_branched(store)
-    with pytest.raises(BadChatFile, match="no path"):
+    with pytest.raises(BadChatFile, match="is not a path"):
         export_to(store, [chat_id], FileFormat.JSON, tmp_path / name)
     with pytest.raises(BadChatFile, match="is not there"):
         import_file(store, tmp_path / name)

@@ -158,7 +158,7 @@ async def test_with_nothing_to_go_back_to_it_is_said():
     engine = numbered()
     with open_service(engine) as service:
         async with stage(service, engine) as shown:
-            for key, told in (("ctrl+r", "no answer to make"), ("ctrl+f", "nothing to fork")):
+            for key, told in (("ctrl+r", "no answer to regenerate"), ("ctrl+f", "nothing to fork")):
                 await shown.press(key)
                 assert told in shown.text
             await read(shown, "e")
