@@ -23,6 +23,8 @@ def talk(database_path: Path) -> Talk:
 def test_a_chat_that_is_answered_elsewhere_is_only_forked(talk: Talk, database_path: Path):
     turn = talk.say("q")
     talk.finish(talk.service.regenerate(turn.id))
+    # the other program looks into the database, which has the end a moment after it was told
+    assert talk.service.history.store.writer.flush()
     other, engine, recorder = make_service(database_path, engine=ScriptedEngine([("x", "y")]))
     theirs = other.send(talk.id, "theirs")
     engine.wait_submitted(1)
