@@ -251,8 +251,8 @@ async def test_a_dropped_path_is_offered_and_stays_text_when_it_is_not_wanted(no
     with open_service(engine) as service:
         async with stage(service, engine) as shown:
             await paste(shown.pilot, f"'{notes}'")
-            await shown.until(lambda: isinstance(shown.dialog, ConfirmScreen))
-            assert "Attach this file?" in shown.text
+            await shown.until_shown("Attach this file?")
+            assert isinstance(shown.dialog, ConfirmScreen)
             await shown.press("n")
             assert shown.prompt.text == f"'{notes}'"
             shown.prompt.text = ""
