@@ -11,23 +11,10 @@ import math
 import numpy as np
 from numba import njit
 
-from localpaged_kernels.cpu_step.llvm_code import (
-    AVX512_VNNI,
-    BFLOAT16,
-    FLOAT32,
-    INT8,
-    LANES,
-    instruction,
-)
+from localpaged_kernels.cpu_step.llvm_code import AVX512_VNNI, LANES, instruction
 from localpaged_kernels.cpu_step.memory import f32, i64
 from localpaged_kernels.cpu_step.rows import FAST, copy_row, number_at
-from localpaged_kernels.cpu_step.vectors import (
-    exponentials,
-    make_scores,
-    make_weigh,
-    make_widen,
-    make_widen_keys,
-)
+from localpaged_kernels.cpu_step.vectors import exponentials, make_scores, make_weigh, widen
 
 PIECE = 128
 """Keys of which the softmax is taken at once."""
@@ -41,17 +28,7 @@ FEW_ROWS = 32
 ROWS = 8 if instruction() == AVX512_VNNI else 3
 """Rows of one call of the loops in registers, of which it takes two for a row."""
 
-_scores = [make_scores(min(rows, ROWS)) for rows in range(1, 9)]
-_score_1, _score_2, _score_3, _score_4, _score_5, _score_6, _score_7, _score_8 = _scores
-_weighs = [make_weigh(min(rows, ROWS), 2) for rows in range(1, 9)]
-_weigh_1, _weigh_2, _weigh_3, _weigh_4, _weigh_5, _weigh_6, _weigh_7, _weigh_8 = _weighs
-_weigh_last = make_weigh(1, 1)
-_widen_keys_float32, _widen_keys_bfloat16, _widen_keys_int8 = (
-    make_widen_keys(kind) for kind in (FLOAT32, BFLOAT16, INT8)
-)
-_widen_float32, _widen_bfloat16, _widen_int8 = (
-    make_widen(kind) for kind in (FLOAT32, BFLOAT16, INT8)
-)
+_scores, _weighed = make_scores(ROWS), make_weigh(ROWS)
 
 
 def scratch_bytes(group: int, kv_heads: int, head_dim: int) -> int:
@@ -206,70 +183,24 @@ def _score(job, queries, rows, kv, kv_scales, table, blocks, scores, wide):
     vectors = job.head_dim // LANES
     for n in range(blocks * job.kv_heads):
         b, kv_head = _nth(n, rows, blocks, job.kv_heads)
-        _widen(job, kv, kv_scales, table, b, blocks, kv_head, wide)
+        _widen(job, kv, kv_scales, table, b, blocks, kv_head, 1, wide)
         for r in range(0, rows, ROWS):
             row = kv_head * rows + r
             q, out = queries + 4 * row * job.head_dim, scores + 4 * (row * PIECE + b * LANES)
-            _score_rows(min(ROWS, rows - r), q, wide, vectors, out)
-
-
-@njit(nogil=True)
-def _score_rows(rows, queries, keys, vectors, out):
-    if rows == 3:
-        _score_3(queries, keys, vectors, out, 4 * PIECE)
-    elif rows == 8:
-        _score_8(queries, keys, vectors, out, 4 * PIECE)
-    elif rows == 1:
-        _score_1(queries, keys, vectors, out, 4 * PIECE)
-    elif rows == 2:
-        _score_2(queries, keys, vectors, out, 4 * PIECE)
-    elif rows == 4:
-        _score_4(queries, keys, vectors, out, 4 * PIECE)
-    elif rows == 5:
-        _score_5(queries, keys, vectors, out, 4 * PIECE)
-    elif rows == 6:
-        _score_6(queries, keys, vectors, out, 4 * PIECE)
-    else:
-        _score_7(queries, keys, vectors, out, 4 * PIECE)
+            _scores(min(ROWS, rows - r), q, wide, vectors, out, 4 * PIECE)
 
 
 @njit(nogil=True)
 def _weigh(job, weights, rows, kv, kv_scales, table, blocks, sums, wide):
     """Add all values of the blocks, weighted, to `rows` sums of each KV head."""
-    vectors, row_bytes = job.head_dim // LANES, 4 * job.head_dim
+    vectors = job.head_dim // LANES
     for n in range(blocks * job.kv_heads):
         b, kv_head = _nth(n, rows, blocks, job.kv_heads)
-        _widen(job, kv, kv_scales, table, b, blocks, job.kv_heads + kv_head, wide)
+        _widen(job, kv, kv_scales, table, b, blocks, kv_head, 0, wide)
         for r in range(0, rows, ROWS):
             row = kv_head * rows + r
-            p, out = weights + 4 * (row * PIECE + b * LANES), sums + row * row_bytes
-            count = min(ROWS, rows - r)
-            if vectors > 1:
-                _weigh_rows(count, p, wide, row_bytes, vectors // 2, out)
-            if vectors % 2:
-                for n in range(count):
-                    own, to = p + 4 * n * PIECE, out + n * row_bytes
-                    _weigh_last(own, 4 * PIECE, wide, row_bytes, vectors - 1, 1, to)
-
-
-@njit(nogil=True)
-def _weigh_rows(rows, weights, values, row_bytes, pairs, sums):
-    if rows == 3:
-        _weigh_3(weights, 4 * PIECE, values, row_bytes, 0, pairs, sums)
-    elif rows == 8:
-        _weigh_8(weights, 4 * PIECE, values, row_bytes, 0, pairs, sums)
-    elif rows == 1:
-        _weigh_1(weights, 4 * PIECE, values, row_bytes, 0, pairs, sums)
-    elif rows == 2:
-        _weigh_2(weights, 4 * PIECE, values, row_bytes, 0, pairs, sums)
-    elif rows == 4:
-        _weigh_4(weights, 4 * PIECE, values, row_bytes, 0, pairs, sums)
-    elif rows == 5:
-        _weigh_5(weights, 4 * PIECE, values, row_bytes, 0, pairs, sums)
-    elif rows == 6:
-        _weigh_6(weights, 4 * PIECE, values, row_bytes, 0, pairs, sums)
-    else:
-        _weigh_7(weights, 4 * PIECE, values, row_bytes, 0, pairs, sums)
+            p, out = weights + 4 * (row * PIECE + b * LANES), sums + 4 * row * job.head_dim
+            _weighed(min(ROWS, rows - r), p, 4 * PIECE, wide, vectors, out)
 
 
 @njit(nogil=True, inline="always")
@@ -281,26 +212,13 @@ def _nth(n, rows, blocks, kv_heads):
 
 
 @njit(nogil=True)
-def _widen(job, kv, kv_scales, table, b, blocks, head, wide):
-    """Write K [dim][16] or V [16][dim] of one head in block `b`; `head` counts K's, then V's."""
+def _widen(job, kv, kv_scales, table, b, blocks, kv_head, is_key, wide):
+    """Write K [dim][16] or V [16][dim] of one head in block `b` as float32."""
     block, next_block = number_at(table, b), number_at(table, min(b + 1, blocks - 1))
     heads, dim = 2 * job.kv_heads, job.head_dim
+    head = kv_head if is_key else job.kv_heads + kv_head
     key = heads * dim * job.kv_item_bytes
     stored = kv + block * LANES * key + head * dim * job.kv_item_bytes
     ahead = (next_block - block) * LANES * key
     scales = kv_scales + 4 * (block * LANES * heads + head)
-    vectors, is_key = dim // LANES, head < job.kv_heads
-    if job.kv_kind == BFLOAT16:
-        if is_key:
-            _widen_keys_bfloat16(stored, key, vectors, scales, 4 * heads, ahead, wide)
-        else:
-            _widen_bfloat16(stored, key, vectors, scales, 4 * heads, ahead, wide)
-    elif job.kv_kind == INT8:
-        if is_key:
-            _widen_keys_int8(stored, key, vectors, scales, 4 * heads, ahead, wide)
-        else:
-            _widen_int8(stored, key, vectors, scales, 4 * heads, ahead, wide)
-    elif is_key:
-        _widen_keys_float32(stored, key, vectors, scales, 4 * heads, ahead, wide)
-    else:
-        _widen_float32(stored, key, vectors, scales, 4 * heads, ahead, wide)
+    widen(job.kv_kind, is_key, stored, key, dim // LANES, scales, 4 * heads, ahead, wide)

@@ -5,7 +5,7 @@ A `Code` stands on one of numba's builders. Addresses are int64 values.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import llvmlite.binding as llvm
@@ -65,14 +65,6 @@ class Code:
 
     def __init__(self, builder: Any) -> None:
         self._builder = builder
-
-    def room(self, vectors: int) -> Any:
-        """Return the address of memory for so many vectors, on the stack."""
-        builder = self._builder
-        with builder.goto_entry_block():
-            place = builder.alloca(V_F32, size=ir.Constant(I32, vectors))
-            place.align = 64
-        return builder.ptrtoint(place, I64)
 
     def at(self, address: Any, *steps: tuple[Any, Any]) -> Any:
         """Return an address moved by products of two, numbers or values."""
@@ -305,6 +297,19 @@ class Code:
         )
         signs = ir.Constant(V_F32, [-1.0 if lane & step else 1.0 for lane in range(LANES)])
         return self.fma(vector, signs, other)
+
+    def choose(self, number: Any, cases: Sequence[int], write: Callable[[int], None]) -> None:
+        """Write code for each case, of which the one runs that `number` is; else the last."""
+        builder = self._builder
+        blocks = [builder.append_basic_block("case") for _ in cases]
+        behind = builder.append_basic_block("behind")
+        switch = builder.switch(number, blocks[-1])
+        for case, block in zip(cases, blocks, strict=True):
+            switch.add_case(ir.Constant(I64, case), block)
+            builder.position_at_end(block)
+            write(case)
+            builder.branch(behind)
+        builder.position_at_end(behind)
 
     def loop(self, count: Any, values: list[Any], body: Any) -> list[Any]:
         """Run `body(i, values)`, which returns the next values, `count` times, at least once."""

@@ -13,17 +13,12 @@ TILES = 2
 """Tiles of 16 outputs that lie side by side and are computed together."""
 
 OUTPUTS = TILES * LANES
-MOST_ROWS = 8
 
 ROWS, PAIRED_ROWS = {AVX512_VNNI: (8, 8), AVX_VNNI: (6, 2), AVX2: (4, 2)}[instruction()]
 """Rows of one call, and of one that loads each number of x once for both tiles: as many as leave
 all sums in registers, of which half are as long, and as many, without AVX-512."""
 
-_dots = [
-    make_dot(min(rows, ROWS), TILES, TILES if rows <= PAIRED_ROWS else 1)
-    for rows in range(1, MOST_ROWS + 1)
-]
-_dot_1, _dot_2, _dot_3, _dot_4, _dot_5, _dot_6, _dot_7, _dot_8 = _dots
+_dot = make_dot(ROWS, PAIRED_ROWS)
 
 
 def padded_outputs(outputs: int) -> int:
@@ -67,36 +62,17 @@ def multiply(sync, threads, x, scales, sums, rows, inputs, weights, own, biases,
         for n in range(first, min(first + at_once, count)):
             place = n * OUTPUTS
             for row in range(0, rows, ROWS):
-                _multiply_rows(
+                _dot(
                     min(ROWS, rows - row),
+                    weights + place * inputs,
+                    LANES * inputs,
                     x + row * inputs,
                     inputs,
+                    inputs // 4,
                     scales + 4 * row,
                     sums + 4 * row,
-                    weights + place * inputs,
                     own + 4 * place,
                     biases + 4 * place,
                     out + 4 * (row * outputs + place),
                     4 * outputs,
                 )
-
-
-@njit(nogil=True)
-def _multiply_rows(rows, x, inputs, scales, sums, weights, own, biases, out, out_bytes):
-    tile, quads = LANES * inputs, inputs // 4
-    if rows == 8:
-        _dot_8(weights, tile, x, inputs, quads, scales, sums, own, biases, out, out_bytes)
-    elif rows == 1:
-        _dot_1(weights, tile, x, inputs, quads, scales, sums, own, biases, out, out_bytes)
-    elif rows == 2:
-        _dot_2(weights, tile, x, inputs, quads, scales, sums, own, biases, out, out_bytes)
-    elif rows == 3:
-        _dot_3(weights, tile, x, inputs, quads, scales, sums, own, biases, out, out_bytes)
-    elif rows == 4:
-        _dot_4(weights, tile, x, inputs, quads, scales, sums, own, biases, out, out_bytes)
-    elif rows == 5:
-        _dot_5(weights, tile, x, inputs, quads, scales, sums, own, biases, out, out_bytes)
-    elif rows == 6:
-        _dot_6(weights, tile, x, inputs, quads, scales, sums, own, biases, out, out_bytes)
-    else:
-        _dot_7(weights, tile, x, inputs, quads, scales, sums, own, biases, out, out_bytes)
