@@ -107,7 +107,7 @@ def main() -> None:
         return
     kinds = ["read", *map(str, CHATS)]
     report: dict[str, Any] = {}
-    print(f"| processor | form | read | {' | '.join(f'{n} chats' for n in CHATS)} |")
+    print(f"| processor | form | read | {' | '.join(f'chats: {n}' for n in CHATS)} |")
     print("|---|---|---|---|---|---|")
     for name, variables in processors().items():
         known: dict[str, list[dict[str, float]]] = {way: [] for way in WAYS}

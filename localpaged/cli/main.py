@@ -93,5 +93,6 @@ def main() -> None:
 
     Without a command, opens the chat. Nothing is sent anywhere: no telemetry, and no network
     after a model was pulled, unless an endpoint is named as the model. LOCALPAGED_HOME puts all
-    files below one folder, LOCALPAGED_MODEL chooses the model.
+    files below one folder, but for what is compiled for the processor; LOCALPAGED_MODEL chooses the
+    model.
     """
