@@ -52,6 +52,8 @@ def home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPat
     folder = tmp_path_factory.mktemp("home")
     monkeypatch.setenv(paths.HOME_VARIABLE, str(folder))
     monkeypatch.delenv("LOCALPAGED_MODEL", raising=False)
+    for desktop in ("DISPLAY", "WAYLAND_DISPLAY"):  # whose clipboard is not the tests'
+        monkeypatch.delenv(desktop, raising=False)
     return folder
 
 

@@ -1,13 +1,11 @@
 """Text into the clipboard: through the terminal (OSC 52) and, where there is one, the desktop's.
 
-The terminal's way works over SSH; some terminals refuse it, so pyperclip is asked too if installed.
+The terminal's way works over SSH; some terminals refuse it, so pyperclip is asked, too.
 """
 
 from __future__ import annotations
 
 from functools import partial
-from importlib import import_module
-from importlib.util import find_spec
 from typing import Any, Protocol
 
 from textual.app import App
@@ -18,7 +16,6 @@ from localpaged.tui.workers import begin
 
 # terminals drop longer sequences, some with everything that follows
 MAX_TERMINAL_CHARS = 74_000
-DESKTOP_LIBRARY = "pyperclip"
 
 
 class Tell(Protocol):
@@ -39,7 +36,7 @@ def copy_and_tell(app: App[Any], text: str, what: str, *, tell: Tell) -> None:
         return
 
     async def copy_long() -> None:
-        if has_desktop() and await HELPER.ask(partial(_copy_to_desktop, _sendable(text))):
+        if await HELPER.ask(partial(_copy_to_desktop, _sendable(text))):
             tell(copied)
         else:
             tell(f"The {what} is too long for the terminal's clipboard.", is_error=True)
@@ -56,14 +53,8 @@ def copy(app: App[Any], text: str) -> bool:
     if len(text) > MAX_TERMINAL_CHARS:
         return False
     app.copy_to_clipboard(text)
-    if has_desktop():
-        HELPER.put(partial(_copy_to_desktop, text))
+    HELPER.put(partial(_copy_to_desktop, text))
     return True
-
-
-def has_desktop() -> bool:
-    """Whether the library is here that finds the desktop's clipboard."""
-    return find_spec(DESKTOP_LIBRARY) is not None
 
 
 def _sendable(text: str) -> str:
@@ -72,10 +63,11 @@ def _sendable(text: str) -> str:
 
 
 def _copy_to_desktop(text: str) -> bool:
-    library: Any = import_module(DESKTOP_LIBRARY)
+    import pyperclip  # looks for programs: with the first copy, not with the first picture
+
     try:
-        library.copy(text)
-    except library.PyperclipException:
+        pyperclip.copy(text)
+    except pyperclip.PyperclipException:
         # no desktop here: the terminal has the text, if it is short
         return False
     return True

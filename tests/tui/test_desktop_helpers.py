@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 import webbrowser
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -38,12 +40,11 @@ def released() -> Iterator[threading.Event]:
 
 @pytest.fixture
 def library(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """A pyperclip of the test's own, as if it were installed."""
-    module: Any = ModuleType(clipboard.DESKTOP_LIBRARY)
+    """A pyperclip of the test's own."""
+    module: Any = ModuleType("pyperclip")
     module.PyperclipException = type("PyperclipException", (RuntimeError,), {})
     module.copy = lambda text: None
-    monkeypatch.setitem(sys.modules, clipboard.DESKTOP_LIBRARY, module)
-    monkeypatch.setattr(clipboard, "find_spec", lambda name: object())
+    monkeypatch.setitem(sys.modules, "pyperclip", module)
     monkeypatch.setattr(clipboard, "HELPER", helper_thread.HelperThread("clipboard"))
     monkeypatch.setattr(helper_thread, "PATIENCE_S", 0.05)
     return module
@@ -81,6 +82,22 @@ async def test_a_long_text_is_copied_when_the_desktop_has_it(library: Any):
     ((text, is_error),) = await told_of(LONG)
     assert (text, is_error) == (f"Copied the answer, {len(LONG):,} characters", False)
     assert got == [LONG]
+
+
+async def test_the_desktops_program_gets_what_is_copied(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+):
+    got = tmp_path / "got"
+    program = tmp_path / "xsel"
+    program.write_text(f"#!/bin/sh\ncat > {got}.part && mv {got}.part {got}\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    monkeypatch.setenv("DISPLAY", ":0")
+    monkeypatch.delenv("WAYLAND_DISPLAY", raising=False)
+    monkeypatch.delitem(sys.modules, "pyperclip", raising=False)
+    told = await told_of("short and 漢字", until=lambda told: got.exists())
+    assert got.read_text("utf-8") == "short and 漢字"
+    assert told == [("Copied the answer, 12 characters", False)]
 
 
 async def test_a_helper_that_hangs_is_told_and_starts_no_crowd(
