@@ -7,6 +7,10 @@ Plain values, no torch: `models` fills it from GGUF metadata or a transformers c
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
+
+Activation = Literal["silu", "gelu_tanh"]
+"""What gates an MLP; gelu_tanh is GELU in its approximation by tanh."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,12 +24,23 @@ class Llama3RopeScaling:
 
 
 @dataclass(frozen=True, slots=True)
+class LinearRopeScaling:
+    """Positions divided by `factor` (transformers `rope_type: linear`)."""
+
+    factor: float
+
+
+@dataclass(frozen=True, slots=True)
 class DecoderConfig:
     """Dimensions and switches of one decoder-only model.
 
-    `architecture` is the family: llama, mistral, qwen2 or qwen3. `context_length` is in tokens.
+    `architecture` is the family: llama, mistral, qwen2, qwen3, ... `context_length` is in tokens.
     `rope_factors` (one per rotated pair) divide the rope frequencies; GGUF files carry
-    Llama 3 scaling in this form. `sliding_window` counts the visible tokens, own token included.
+    Llama 3 scaling in this form. `sliding_window` counts the visible tokens, own token included;
+    the `full_layers` have none, and where there is a `local_rope_theta` it is that of the others,
+    whose frequencies are not scaled. With `has_post_norms` what attention and MLP add is normalised
+    before it is added. Embeddings are multiplied by `embed_scale`, attention's scores by
+    `query_scale`, 1/√head_dim unless told. A softcap c makes c·tanh(x/c) of scores or logits.
     """
 
     architecture: str
@@ -39,11 +54,28 @@ class DecoderConfig:
     context_length: int
     rms_norm_eps: float
     rope_theta: float
-    rope_scaling: Llama3RopeScaling | None = None
+    rope_scaling: Llama3RopeScaling | LinearRopeScaling | None = None
     has_qkv_bias: bool = False
     has_qk_norm: bool = False
     is_tied: bool = False
     sliding_window: int | None = None
+    full_layers: tuple[int, ...] = ()
+    local_rope_theta: float | None = None
+    activation: Activation = "silu"
+    has_post_norms: bool = False
+    embed_scale: float = 1.0
+    query_scale: float | None = None
+    attention_softcap: float | None = None
+    logit_softcap: float | None = None
+
+    def window(self, layer: int) -> int | None:
+        """Return how many tokens a layer sees, the own one included; None for all."""
+        return None if layer in self.full_layers else self.sliding_window
+
+    @property
+    def softmax_scale(self) -> float:
+        """What scores of queries and keys are multiplied by."""
+        return self.head_dim**-0.5 if self.query_scale is None else self.query_scale
 
     @property
     def qkv_rows(self) -> int:

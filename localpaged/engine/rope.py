@@ -1,4 +1,4 @@
-"""Rotary position embedding (RoFormer, arXiv 2104.09864) with Llama 3.1 frequency scaling."""
+"""Rotary position embedding (RoFormer, arXiv 2104.09864), linear and Llama 3.1 scaling."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ import math
 import numpy as np
 import torch
 
-from localpaged.decoder_config import DecoderConfig, Llama3RopeScaling
+from localpaged.decoder_config import DecoderConfig, LinearRopeScaling, Llama3RopeScaling
 
 
 class RopeTable:
     """Cosines and signed sines of all positions [positions, head_dim], made once.
 
+    `is_local` makes those of layers with a window, where they have a base of their own.
     Half-split pairs, as in transformers. They are computed by one thread in float64: of two
     threads that are the first of a process to ask torch for cosines, one may get others (MKL).
     """
@@ -24,14 +25,10 @@ class RopeTable:
         dtype: torch.dtype,
         device: torch.device | None = None,
         factors: torch.Tensor | None = None,
+        is_local: bool = False,
     ) -> None:
-        exponents = torch.arange(0, config.head_dim, 2, dtype=torch.float32) / config.head_dim
-        frequencies = 1.0 / config.rope_theta**exponents
-        if config.rope_scaling is not None:
-            frequencies = _llama3(frequencies, config.rope_scaling)
-        if factors is not None:
-            frequencies = frequencies / factors.to(frequencies.device)
-        angles = torch.outer(torch.arange(config.context_length).float(), frequencies.cpu())
+        frequencies = _local(config) if is_local else _scaled(config, factors)
+        angles = torch.outer(torch.arange(config.context_length).float(), frequencies)
         cos, sin = (
             torch.from_numpy(function(angles.numpy(), dtype=np.float64)).to(device, dtype)
             for function in (np.cos, np.sin)
@@ -49,6 +46,25 @@ def rotate(heads: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.T
     """Rotate heads [tokens, heads, head_dim] by their positions' angles."""
     half = heads.shape[-1] // 2
     return torch.addcmul(heads * cos, heads.roll(half, -1), sin)
+
+
+def _local(config: DecoderConfig) -> torch.Tensor:
+    assert config.local_rope_theta is not None
+    return _frequencies(config.local_rope_theta, config.head_dim)
+
+
+def _scaled(config: DecoderConfig, factors: torch.Tensor | None) -> torch.Tensor:
+    frequencies = _frequencies(config.rope_theta, config.head_dim)
+    if isinstance(config.rope_scaling, LinearRopeScaling):
+        frequencies = frequencies / config.rope_scaling.factor
+    elif config.rope_scaling is not None:
+        frequencies = _llama3(frequencies, config.rope_scaling)
+    return frequencies if factors is None else frequencies / factors.cpu()
+
+
+def _frequencies(theta: float, head_dim: int) -> torch.Tensor:
+    exponents = torch.arange(0, head_dim, 2, dtype=torch.float32) / head_dim
+    return 1.0 / theta**exponents
 
 
 def _llama3(frequencies: torch.Tensor, scaling: Llama3RopeScaling) -> torch.Tensor:
