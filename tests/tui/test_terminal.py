@@ -50,8 +50,10 @@ def shout():
     while os.readlink("/proc/self/fd/1").endswith("localpaged.log"):
         os.write(1, b"NOISE-1\\n"); os.write(2, b"NOISE-2\\n")
         time.sleep(0.05)
-threading.Thread(target=shout, daemon=True).start()
+shouting = threading.Thread(target=shout, daemon=True)
+shouting.start()
 code = demo_chat.main()
+shouting.join()  # a last shout would part the next words
 print("EXIT", code, flush=True)
 os._exit(code)
 """
