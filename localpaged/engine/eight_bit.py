@@ -32,7 +32,12 @@ PROJECTIONS = ("qkv.weight", "o.weight", "gate_up.weight", "down.weight", "head.
 
 
 def can_be_eight_bit(config: DecoderConfig) -> bool:
-    """Whether this processor adds products of 8-bit numbers fast, and the model allows it."""
+    """Whether this processor adds products of 8-bit numbers fast, and the model allows it.
+
+    Norms behind attention and MLP are not in the steps that are compiled.
+    """
+    if config.has_post_norms:
+        return False
     widths = (config.hidden_size, config.intermediate_size, config.head_dim)
     blocks = [_block_of(width) for width in widths]
     return has_team_steps() and min(blocks) >= SMALLEST_BLOCK

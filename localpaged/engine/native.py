@@ -1,8 +1,10 @@
-"""The native decoder: Llama-shaped models (Llama, Mistral, Qwen2, Qwen3) from a fused state dict.
+"""The native decoder: Llama-shaped models (`models.families`) from a fused state dict.
 
 State dict, all of one dtype; D = head_dim, H = heads, G = KV heads:
   embed.weight [vocab, hidden]; norm.weight [hidden]; head.weight [vocab, hidden] unless tied
   layers.i.attn_norm.weight, layers.i.mlp_norm.weight [hidden]
+  layers.i.attn_post_norm.weight, layers.i.mlp_post_norm.weight [hidden] if the family normalises
+    what attention and MLP give before it is added
   layers.i.qkv.weight [(H + 2G)·D, hidden] (q, k, v), layers.i.qkv.bias if the family has one
   layers.i.q_norm.weight, layers.i.k_norm.weight [D] if the family has them
   layers.i.o.weight [hidden, H·D]
@@ -16,6 +18,7 @@ projections and head, down.turn, and no norms but q_norm and k_norm; `team_decod
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 
 import torch
 import torch.nn.functional as F
@@ -43,36 +46,64 @@ class NativeDecoder:
     ) -> None:
         self.config = config
         self.operators = operators or torch_operators()
-        self._embed = state["embed.weight"]
+        self._embed = embed = state["embed.weight"]
         self._layers = [
             _Layer(config, state, self.operators, index) for index in range(config.num_layers)
         ]
         self._norm = state["norm.weight"]
         self._head = make_linear(state, "embed" if config.is_tied else "head")
-        self._rope = RopeTable(
+        # Rounded to the embeddings' dtype, as the models were trained.
+        self._embed_scale = None
+        if config.embed_scale != 1.0:
+            self._embed_scale = torch.tensor(
+                config.embed_scale, dtype=embed.dtype, device=embed.device
+            )
+        make_table = partial(
+            RopeTable,
             config,
-            dtype=self.operators.rope_dtype or self._embed.dtype,
-            device=self._embed.device,
+            dtype=self.operators.rope_dtype or embed.dtype,
+            device=embed.device,
             factors=state.get("rope_factors"),
         )
+        self._rope = make_table()
+        has_own = config.local_rope_theta is not None and config.sliding_window is not None
+        self._local_rope = make_table(is_local=True) if has_own else None
 
     def forward(self, batch: Batch, kv: KVStorage) -> torch.Tensor:
         """See PagedModel."""
         hidden = F.embedding(batch.token_ids, self._embed)
-        angles = self.operators.angles(self._rope, batch.positions)
-        added = None
+        if self._embed_scale is not None:
+            hidden = hidden * self._embed_scale
+        operators = self.operators
+        angles = operators.angles(self._rope, batch.positions)
+        local = angles
+        if self._local_rope is not None:
+            local = operators.angles(self._local_rope, batch.positions)
+        added = post_norm = None
         for layer, layer_kv in zip(self._layers, kv.layers, strict=True):
-            added, hidden = layer.forward(added, hidden, batch, layer_kv, angles)
-        return hidden if added is None else hidden + added
+            own_angles = angles if layer.window is None else local
+            added, hidden = layer.forward(added, post_norm, hidden, batch, layer_kv, own_angles)
+            post_norm = layer.mlp_post_norm
+        if added is None:
+            return hidden
+        if post_norm is not None:
+            added = operators.rms_norm(added, post_norm, eps=self.config.rms_norm_eps)
+        return hidden + added
 
     def logits(self, hidden: torch.Tensor) -> torch.Tensor:
         """See PagedModel."""
         normed = self.operators.rms_norm(hidden, self._norm, eps=self.config.rms_norm_eps)
-        return self._head(normed).float()
+        logits = self._head(normed).float()
+        cap = self.config.logit_softcap
+        return logits if cap is None else logits.div_(cap).tanh_().mul_(cap)
 
 
 class _Layer:
-    """One layer. What its MLP adds is added by whoever normalises the sum, in one pass over it."""
+    """One layer. What its MLP adds is added by whoever normalises the sum, in one pass over it.
+
+    `window` is how many tokens it sees, None for all; what its MLP adds is to be normalised with
+    `mlp_post_norm` first, where there is one.
+    """
 
     def __init__(
         self,
@@ -84,6 +115,9 @@ class _Layer:
         prefix = f"layers.{index}."
         self._config = config
         self._operators = operators
+        self.window = config.window(index)
+        self.mlp_post_norm = state.get(prefix + "mlp_post_norm.weight")
+        self._attn_post_norm = state.get(prefix + "attn_post_norm.weight")
         self._attn_norm = state[prefix + "attn_norm.weight"]
         self._mlp_norm = state[prefix + "mlp_norm.weight"]
         self._q_norm = state.get(prefix + "q_norm.weight")
@@ -96,6 +130,7 @@ class _Layer:
     def forward(
         self,
         added: torch.Tensor | None,
+        post_norm: torch.Tensor | None,
         hidden: torch.Tensor,
         batch: Batch,
         kv: LayerKV,
@@ -103,16 +138,21 @@ class _Layer:
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Return what is to be added to the hidden states behind this layer, and those.
 
-        `added` is the same of the layer before.
+        `added` is the same of the layer before, and `post_norm` its norm.
         """
         operators, eps = self._operators, self._config.rms_norm_eps
         if added is None:
             normed = operators.rms_norm(hidden, self._attn_norm, eps=eps)
         else:
-            normed, hidden = operators.add_rms_norm(added, hidden, self._attn_norm, eps=eps)
+            normed, hidden = operators.add_rms_norm(
+                added, hidden, self._attn_norm, eps=eps, x_weight=post_norm
+            )
         attended = self._o(self._attend(self._qkv(normed), batch, kv, angles))
-        normed, hidden = operators.add_rms_norm(attended, hidden, self._mlp_norm, eps=eps)
-        return self._down(operators.gate(self._gate_up(normed))), hidden
+        normed, hidden = operators.add_rms_norm(
+            attended, hidden, self._mlp_norm, eps=eps, x_weight=self._attn_post_norm
+        )
+        gated = operators.gate(self._gate_up(normed), self._config.activation)
+        return self._down(gated), hidden
 
     def _attend(self, qkv: torch.Tensor, batch: Batch, kv: LayerKV, angles: Angles) -> torch.Tensor:
         config = self._config
@@ -130,8 +170,9 @@ class _Layer:
             queries,
             kv.numbers,
             batch.attention,
-            scale=config.head_dim**-0.5,
-            window=config.sliding_window,
+            scale=config.softmax_scale,
+            window=self.window,
             kv_scales=kv.scales,
+            softcap=config.attention_softcap,
         )
         return out.flatten(1)

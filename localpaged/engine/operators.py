@@ -13,6 +13,7 @@ from typing import Protocol
 import torch
 import torch.nn.functional as F
 
+from localpaged.decoder_config import Activation
 from localpaged.engine.rope import RopeTable, rotate
 from localpaged_kernels import AttentionBatch, copy_blocks, paged_attention, write_kv
 
@@ -77,8 +78,12 @@ class AddRmsNorm(Protocol):
         weight: torch.Tensor | None,
         *,
         eps: float,
+        x_weight: torch.Tensor | None = None,
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return the norm of x + residual, and that sum, both like x [rows, hidden]."""
+        """Return the norm of x + residual, and that sum, both like x [rows, hidden].
+
+        With an `x_weight` what is added is the norm of x, multiplied by it.
+        """
 
 
 class StepAngles(Protocol):
@@ -96,10 +101,10 @@ class RmsNorm(Protocol):
 
 
 class Gate(Protocol):
-    """SwiGLU."""
+    """SwiGLU or GeGLU."""
 
-    def __call__(self, gate_up: torch.Tensor, /) -> torch.Tensor:
-        """Return silu(g) · u [rows, width] of [rows, 2 · width], g first; may write over it."""
+    def __call__(self, gate_up: torch.Tensor, activation: Activation, /) -> torch.Tensor:
+        """Return act(g) · u [rows, width] of [rows, 2 · width], g first; may write over it."""
 
 
 class CopyBlocks(Protocol):
@@ -213,7 +218,7 @@ def triton_operators(*, is_last_merging: bool = False) -> Operators:
         rope_and_write=write,
         add_rms_norm=add_rms_norm,
         rms_norm=lambda x, weight, *, eps: add_rms_norm(x, None, weight, eps=eps)[0],
-        gate=lambda gate_up: gated(gate_up, "silu"),
+        gate=gated,
         copy_blocks=blocks.copy_blocks,
         gather_blocks=gather,
         scatter_blocks=lambda kv, targets, piece: blocks.scatter_blocks(
@@ -253,8 +258,15 @@ def _rope_and_write(
 
 
 def _add_rms_norm(
-    x: torch.Tensor, residual: torch.Tensor | None, weight: torch.Tensor | None, *, eps: float
+    x: torch.Tensor,
+    residual: torch.Tensor | None,
+    weight: torch.Tensor | None,
+    *,
+    eps: float,
+    x_weight: torch.Tensor | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
+    if x_weight is not None:
+        x = _rms_norm(x, x_weight, eps=eps)
     total = x if residual is None else residual + x
     return _rms_norm(total, weight, eps=eps), total
 
@@ -263,9 +275,10 @@ def _rms_norm(x: torch.Tensor, weight: torch.Tensor | None, *, eps: float) -> to
     return F.rms_norm(x, x.shape[-1:], weight, eps)
 
 
-def _gate(gate_up: torch.Tensor) -> torch.Tensor:
+def _gate(gate_up: torch.Tensor, activation: Activation) -> torch.Tensor:
     gate, up = gate_up.chunk(2, dim=-1)
-    return F.silu(gate).mul_(up)
+    opened = F.silu(gate) if activation == "silu" else F.gelu(gate, approximate="tanh")
+    return opened.mul_(up)
 
 
 def _gather_blocks(kv: torch.Tensor, sources: torch.Tensor) -> torch.Tensor:

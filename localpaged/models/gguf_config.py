@@ -7,8 +7,18 @@ from collections.abc import Mapping
 from localpaged.decoder_config import DecoderConfig
 from localpaged.errors import BadModelFile, UnsupportedModel
 from localpaged.models.dequantise import can_dequantise
+from localpaged.models.families import GEMMAS, GGUF_ARCHITECTURES, OTHER_MODEL_HINT
+from localpaged.models.gguf_fields import GgufFields, short
 from localpaged.models.gguf_file import GgufHeader, type_name
+from localpaged.models.gguf_layers import (
+    local_theta_of,
+    query_scale_of,
+    rope_scaling_of,
+    softcaps_of,
+    windows_of,
+)
 from localpaged.models.tensor_layout import (
+    MAX_LAYERS,
     ROPE_FACTORS,
     TensorPlace,
     check_tensors,
@@ -16,10 +26,7 @@ from localpaged.models.tensor_layout import (
 )
 from localpaged.plain_text import visible
 
-ARCHITECTURES = ("llama", "qwen2", "qwen3")
-
 _DEFAULT_ROPE_THETA = 10_000.0
-_OTHER_MODEL_HINT = f"GGUF files of {', '.join(ARCHITECTURES)} (and Mistral, SmolLM2) run."
 
 
 def gguf_decoder_config(header: GgufHeader) -> DecoderConfig:
@@ -29,30 +36,49 @@ def gguf_decoder_config(header: GgufHeader) -> DecoderConfig:
     BadModelFile for values that are missing or contradict the tensors.
     """
     _check_is_whole_model(header)
-    fields = _Fields(header)
+    fields = GgufFields(header)
     architecture = fields.architecture
     _check_features(fields)
     num_heads = fields.whole("attention.head_count")
     hidden_size = fields.whole("embedding_length")
+    num_layers = fields.whole("block_count", high=MAX_LAYERS)
     head_dim = fields.whole("attention.key_length", default=hidden_size // num_heads)
     _check_rope(fields, head_dim)
+    window, full_layers = windows_of(fields, num_layers)
+    attention_softcap, logit_softcap = softcaps_of(fields)
+    is_gemma = architecture in GEMMAS
     tensors = header.tensors
     return DecoderConfig(
         architecture=architecture,
         vocab_size=_vocab_size(header),
         hidden_size=hidden_size,
         intermediate_size=fields.whole("feed_forward_length"),
-        num_layers=fields.whole("block_count"),
+        num_layers=num_layers,
         num_heads=num_heads,
         num_kv_heads=fields.whole("attention.head_count_kv", default=num_heads),
         head_dim=head_dim,
         context_length=fields.whole("context_length"),
         rms_norm_eps=fields.real("attention.layer_norm_rms_epsilon"),
         rope_theta=fields.real("rope.freq_base", default=_DEFAULT_ROPE_THETA),
+        rope_scaling=rope_scaling_of(fields),
         has_qkv_bias="blk.0.attn_q.bias" in tensors,
         has_qk_norm="blk.0.attn_q_norm.weight" in tensors,
-        is_tied="output.weight" not in tensors,
-        sliding_window=_sliding_window(fields),
+        is_tied=architecture == "gemma2" or "output.weight" not in tensors,
+        sliding_window=window,
+        full_layers=full_layers,
+        local_rope_theta=None if window is None else local_theta_of(fields),
+        activation="gelu_tanh" if is_gemma else "silu",
+        has_post_norms=is_gemma,
+        embed_scale=hidden_size**0.5 if is_gemma else 1.0,
+        query_scale=query_scale_of(
+            fields,
+            num_layers=num_layers,
+            hidden_size=hidden_size,
+            num_heads=num_heads,
+            head_dim=head_dim,
+        ),
+        attention_softcap=attention_softcap,
+        logit_softcap=logit_softcap,
     )
 
 
@@ -97,57 +123,6 @@ def gguf_tensor_places(header: GgufHeader, config: DecoderConfig) -> Mapping[str
     return places
 
 
-class _Fields:
-    """The metadata keys of one architecture, checked as they are read."""
-
-    def __init__(self, header: GgufHeader) -> None:
-        self._metadata = header.metadata
-        self.shown = visible(str(header.path))
-        self.architecture = str(header.metadata["general.architecture"])
-
-    def get(self, key: str) -> object:
-        """Return the value of `<architecture>.<key>`, None when it is absent."""
-        return self._metadata.get(f"{self.architecture}.{key}")
-
-    def whole(self, key: str, *, default: int | None = None, high: int = 2**31 - 1) -> int:
-        """Return a whole number from 1 to `high`."""
-        value = self.get(key)
-        if value is None and default is not None:
-            value = default
-        if not isinstance(value, int):
-            if value is not None and not isinstance(value, (str, float)):
-                raise UnsupportedModel(
-                    f"{self.shown}: {self.architecture}.{key} differs from layer to layer.",
-                    hint=_OTHER_MODEL_HINT,
-                )
-            raise self.bad(key, value)
-        if isinstance(value, bool) or not 1 <= value <= high:
-            raise self.bad(key, value)
-        return value
-
-    def real(self, key: str, *, default: float | None = None) -> float:
-        """Return a positive finite number."""
-        value = self.get(key)
-        if value is None and default is not None:
-            return default
-        if not isinstance(value, (int, float)) or not 0 < value < float("inf"):
-            raise self.bad(key, value)
-        return float(value)
-
-    def bad(self, key: str, value: object) -> BadModelFile:
-        """Return the error for a value that cannot be right."""
-        what = "is missing" if value is None else f"is {_short(repr(value))}"
-        return BadModelFile(
-            f"{self.shown}: {self.architecture}.{key} {what}.",
-            hint="The file is damaged or was converted wrongly: fetch it again.",
-        )
-
-
-def _short(value: object) -> str:
-    """Return an untrusted value for the middle of a sentence."""
-    return visible(str(value)[:40])
-
-
 def _check_is_whole_model(header: GgufHeader) -> None:
     shown = visible(str(header.path))
     num_parts = header.metadata.get("split.count", 0)
@@ -163,7 +138,7 @@ def _check_is_whole_model(header: GgufHeader) -> None:
     kind = header.metadata.get("general.type", "model")
     if kind != "model":
         raise UnsupportedModel(
-            f"{shown} is not a model but of type {_short(kind)}.",
+            f"{shown} is not a model but of type {short(kind)}.",
             hint="Give the file of the language model itself.",
         )
     architecture = header.metadata.get("general.architecture")
@@ -171,31 +146,36 @@ def _check_is_whole_model(header: GgufHeader) -> None:
         raise BadModelFile(
             f"{shown} does not name its architecture.", hint="Fetch another version of the model."
         )
-    if architecture not in ARCHITECTURES:
+    if architecture not in GGUF_ARCHITECTURES:
         raise UnsupportedModel(
-            f"{shown}: the architecture {_short(architecture)} is not supported.",
-            hint=_OTHER_MODEL_HINT,
+            f"{shown}: the architecture {short(architecture)} is not supported.",
+            hint=OTHER_MODEL_HINT,
         )
 
 
-def _check_features(fields: _Fields) -> None:
+def _check_features(fields: GgufFields) -> None:
     """Refuse what changes the arithmetic and is not in the decoder."""
     experts = fields.get("expert_count")
     if experts:
         raise UnsupportedModel(
-            f"{fields.shown}: {fields.architecture} with {_short(experts)} experts "
+            f"{fields.shown}: {fields.architecture} with {short(experts)} experts "
             "is not supported.",
             hint="Mixture-of-experts models do not run; choose a dense model.",
         )
-    for key in ("logit_scale", "attention.scale", "attention.clamp_kqv", "final_logit_softcapping"):
+    refused = ["logit_scale", "attention.scale", "attention.clamp_kqv"]
+    if fields.architecture not in GEMMAS:
+        refused.append("final_logit_softcapping")
+    if fields.architecture != "gemma2":
+        refused.append("attn_logit_softcapping")
+    for key in refused:
         if fields.get(key):
             raise UnsupportedModel(
                 f"{fields.shown}: {fields.architecture}.{key} is not supported.",
-                hint=_OTHER_MODEL_HINT,
+                hint=OTHER_MODEL_HINT,
             )
     if fields.get("attention.causal") is False:
         raise UnsupportedModel(
-            f"{fields.shown} is an embedding model, it writes no text.", hint=_OTHER_MODEL_HINT
+            f"{fields.shown} is an embedding model, it writes no text.", hint=OTHER_MODEL_HINT
         )
     key_length, value_length = (
         fields.get("attention.key_length"),
@@ -203,37 +183,19 @@ def _check_features(fields: _Fields) -> None:
     )
     if value_length is not None and value_length != key_length:
         raise UnsupportedModel(
-            f"{fields.shown}: keys of {_short(key_length)} and values of {_short(value_length)} "
+            f"{fields.shown}: keys of {short(key_length)} and values of {short(value_length)} "
             "dimensions are not supported.",
-            hint=_OTHER_MODEL_HINT,
+            hint=OTHER_MODEL_HINT,
         )
 
 
-def _check_rope(fields: _Fields, head_dim: int) -> None:
-    scaling = fields.get("rope.scaling.type")
-    if scaling not in (None, "none"):
-        raise UnsupportedModel(
-            f"{fields.shown}: the rope scaling {_short(scaling)} is not supported.",
-            hint="Choose a version of the model without extended context.",
-        )
+def _check_rope(fields: GgufFields, head_dim: int) -> None:
     rotated = fields.whole("rope.dimension_count", default=head_dim)
     if rotated != head_dim:
         raise UnsupportedModel(
             f"{fields.shown} rotates {rotated} of {head_dim} dimensions; only all are supported.",
-            hint=_OTHER_MODEL_HINT,
+            hint=OTHER_MODEL_HINT,
         )
-
-
-def _sliding_window(fields: _Fields) -> int | None:
-    if fields.get("attention.sliding_window") in (None, 0):
-        return None
-    if fields.architecture != "llama":
-        raise UnsupportedModel(
-            f"{fields.shown}: {fields.architecture} with a sliding window in some layers "
-            "is not supported.",
-            hint=_OTHER_MODEL_HINT,
-        )
-    return fields.whole("attention.sliding_window")
 
 
 def _vocab_size(header: GgufHeader) -> int:

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from localpaged.decoder_config import DecoderConfig, Llama3RopeScaling
+from localpaged.decoder_config import DecoderConfig, LinearRopeScaling, Llama3RopeScaling
 from localpaged.models.tensor_files import SourceFile
 from localpaged.models.tensor_layout import TensorPlace
 from localpaged.models.tokenizer_data import ControlToken, TokenizerData
@@ -25,6 +25,7 @@ class ModelRecord:
     has_interleaved_rope: bool
     title: str = ""
     license: str = ""
+    has_norms_less_one: bool = False
 
 
 def record_to_json(record: ModelRecord) -> dict[str, Any]:
@@ -45,14 +46,17 @@ def record_to_json(record: ModelRecord) -> dict[str, Any]:
         "has_interleaved_rope": record.has_interleaved_rope,
         "title": record.title,
         "license": record.license,
+        "has_norms_less_one": record.has_norms_less_one,
     }  # fmt: skip
 
 
 def record_from_json(content: dict[str, Any], *, text_tokenizer: str) -> ModelRecord:
     """Rebuild what `record_to_json` made; raises KeyError, TypeError or ValueError for others."""
     config = dict(content["config"])
-    if config["rope_scaling"] is not None:
-        config["rope_scaling"] = Llama3RopeScaling(**config["rope_scaling"])
+    if (scaling := config["rope_scaling"]) is not None:
+        kind = LinearRopeScaling if scaling.keys() == {"factor"} else Llama3RopeScaling
+        config["rope_scaling"] = kind(**scaling)
+    config["full_layers"] = tuple(config["full_layers"])
     tokenizer = dict(content["tokenizer"])
     tokenizer["controls"] = tuple(ControlToken(**control) for control in tokenizer["controls"])
     for name in ("unused_ids", "eos_ids"):
@@ -74,4 +78,5 @@ def record_from_json(content: dict[str, Any], *, text_tokenizer: str) -> ModelRe
         has_interleaved_rope=content["has_interleaved_rope"],
         title=content["title"],
         license=content["license"],
+        has_norms_less_one=content["has_norms_less_one"],
     )

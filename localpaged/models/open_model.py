@@ -11,6 +11,7 @@ from pathlib import Path
 
 from localpaged.errors import BadModelFile, ModelNotFound
 from localpaged.models.chat_format import ChatFormat
+from localpaged.models.families import GEMMAS
 from localpaged.models.gguf_config import gguf_decoder_config, gguf_tensor_places
 from localpaged.models.gguf_file import read_gguf_header
 from localpaged.models.gguf_tokenizer import gguf_tokenizer_data
@@ -26,6 +27,7 @@ from localpaged.models.registry import find_model
 from localpaged.models.safetensors_folder import safetensors_places
 from localpaged.models.tensor_files import SourceFile, source_file
 from localpaged.models.tensor_layout import check_sizes, check_tensors, tensor_layout
+from localpaged.models.text_part import text_part
 from localpaged.plain_text import visible
 
 _SAMPLES = 16
@@ -58,6 +60,7 @@ def open_model(name_or_path: str | Path, *, is_kept: bool = True) -> OpenedModel
         has_interleaved_rope=record.has_interleaved_rope,
         title=record.title,
         license=record.license,
+        has_norms_less_one=record.has_norms_less_one,
     )
 
 
@@ -112,7 +115,7 @@ def _folder_record(folder: Path) -> ModelRecord:
     state = model_state(folder)
     config = transformers_decoder_config(folder)
     check_sizes(config, shown=visible(str(folder)))
-    places = dict(safetensors_places(folder))
+    places = text_part(safetensors_places(folder))
     if config.is_tied:
         places.pop("lm_head.weight", None)  # some files carry the shared tensor twice
     places = {name: place for name, place in places.items() if not _is_buffer(name)}
@@ -125,6 +128,7 @@ def _folder_record(folder: Path) -> ModelRecord:
         places=places,
         fingerprint=_fingerprint(state, files),
         has_interleaved_rope=False,
+        has_norms_less_one=config.architecture in GEMMAS,
     )
 
 

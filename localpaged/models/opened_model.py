@@ -19,7 +19,8 @@ class OpenedModel:
     """One model, ready to be loaded. Immutable; may cross threads.
 
     `fingerprint` tells models apart whose KV must never be mixed. `files` are read for tensors.
-    `has_interleaved_rope` says that the rows of rotated heads come in pairs, not in halves.
+    `has_interleaved_rope` says that the rows of rotated heads come in pairs, not in halves,
+    `has_norms_less_one` that norms multiply by one more than the numbers in their tensors.
     `license` and `title` are the file's own words, untrusted.
     """
 
@@ -33,6 +34,7 @@ class OpenedModel:
     has_interleaved_rope: bool
     title: str = ""
     license: str = ""
+    has_norms_less_one: bool = False
 
     @property
     def num_parameters(self) -> int:

@@ -21,7 +21,7 @@ from localpaged import paths
 from localpaged.atomic_file import write_atomically
 from localpaged.models.model_record import ModelRecord, record_from_json, record_to_json
 
-FORMAT = f"localpaged-model-1 tokenizers-{tokenizers.__version__}"
+FORMAT = f"localpaged-model-2 tokenizers-{tokenizers.__version__}"
 MAX_ENTRY_BYTES = 256 * 2**20
 
 _SUFFIX = ".opened"

@@ -64,6 +64,11 @@ class FusedTensor:
         is_one = kind == "weight" and stem.rpartition(".")[2] in _PROJECTIONS
         return stem if is_one else None
 
+    @property
+    def is_norm(self) -> bool:
+        """Whether these are the weights of a norm."""
+        return self.name.endswith("norm.weight")
+
 
 def check_sizes(config: DecoderConfig, *, shown: str) -> None:
     """Raise BadModelFile for sizes no decoder can have."""
@@ -159,13 +164,37 @@ def _layer(config: DecoderConfig, target: str, source: str) -> list[FusedTensor]
     gate_up = tuple(
         SourceTensor(f"{mlp}{name}_proj.weight", (inter, hidden)) for name in ("gate", "up")
     )
+    before_mlp, behind_attention, behind_mlp = _norms(config, target, source)
     return [
         *layer,
         _single(target + "o.weight", attention + "o_proj.weight", (hidden, q)),
-        _single(target + "mlp_norm.weight", source + "post_attention_layernorm.weight", (hidden,)),
+        *behind_attention,
+        before_mlp,
         FusedTensor(target + "gate_up.weight", gate_up),
         _single(target + "down.weight", mlp + "down_proj.weight", (hidden, inter)),
+        *behind_mlp,
     ]
+
+
+def _norms(
+    config: DecoderConfig, target: str, source: str
+) -> tuple[FusedTensor, list[FusedTensor], list[FusedTensor]]:
+    """Return the norms before the MLP, behind attention and behind the MLP.
+
+    Where there are no others, the first one is named after what is before it.
+    """
+
+    def norm(name: str, source_name: str) -> FusedTensor:
+        return _single(f"{target}{name}.weight", f"{source}{source_name}.weight", shape)
+
+    shape = (config.hidden_size,)
+    if not config.has_post_norms:
+        return norm("mlp_norm", "post_attention_layernorm"), [], []
+    return (
+        norm("mlp_norm", "pre_feedforward_layernorm"),
+        [norm("attn_post_norm", "post_attention_layernorm")],
+        [norm("mlp_post_norm", "post_feedforward_layernorm")],
+    )
 
 
 def _single(name: str, source: str, shape: tuple[int, ...]) -> FusedTensor:

@@ -4,17 +4,23 @@ opened, and only if the folder's config.json names a family that runs."""
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from localpaged.decoder_config import DecoderConfig, Llama3RopeScaling
+from localpaged.decoder_config import Activation, DecoderConfig
 from localpaged.errors import BadModelFile, UnsupportedModel
+from localpaged.models.families import FOLDER_TYPES, GEMMAS, OTHER_MODEL_HINT
 from localpaged.models.tensor_layout import MAX_LAYERS
+from localpaged.models.transformers_rope import local_theta, rope_of
 from localpaged.plain_text import visible
 
-FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
+TEXT_CLASS = "ForCausalLM"
+MULTIMODAL_CLASSES = {"gemma3": "Gemma3ForConditionalGeneration"}
+"""Models that read more than text, whose config has one of its own for the part that reads it."""
 
-_OTHER_MODEL_HINT = f"Models of the families {', '.join(FAMILIES)} run."
+ACTIVATIONS: Mapping[str, Activation] = {"silu": "silu", "gelu_pytorch_tanh": "gelu_tanh"}
+
 _MAX_CONFIG_BYTES = 2**20
 
 
@@ -27,12 +33,16 @@ def transformers_decoder_config(folder: Path) -> DecoderConfig:
     raw = _read_json(folder / "config.json")
     _check_family(folder, raw)
     _check_num_layers(folder, raw)
-    config = _auto_config(folder)
-    _check_features(folder, config)
+    whole = _auto_config(folder)
+    config = getattr(whole, "text_config", whole)
+    family = FOLDER_TYPES[whole.model_type]
+    _check_features(folder, config, family)
     num_heads = config.num_attention_heads
-    theta, scaling = _rope(folder, config)
+    theta, scaling = rope_of(folder, config)
+    window, full_layers = _windows(folder, config, family)
+    is_gemma = family in GEMMAS
     return DecoderConfig(
-        architecture=config.model_type,
+        architecture=family,
         vocab_size=config.vocab_size,
         hidden_size=config.hidden_size,
         intermediate_size=config.intermediate_size,
@@ -44,10 +54,20 @@ def transformers_decoder_config(folder: Path) -> DecoderConfig:
         rms_norm_eps=config.rms_norm_eps,
         rope_theta=theta,
         rope_scaling=scaling,
-        has_qkv_bias=config.model_type == "qwen2",
-        has_qk_norm=config.model_type == "qwen3",
-        is_tied=bool(config.tie_word_embeddings),
-        sliding_window=_sliding_window(folder, config),
+        has_qkv_bias=family == "qwen2",
+        has_qk_norm=family in ("qwen3", "gemma3"),
+        is_tied=bool(whole.tie_word_embeddings),
+        sliding_window=window,
+        full_layers=full_layers,
+        local_rope_theta=None if window is None else local_theta(folder, config),
+        activation=ACTIVATIONS[_activation(config)],
+        has_post_norms=is_gemma,
+        embed_scale=config.hidden_size**0.5 if is_gemma else 1.0,
+        query_scale=_positive(folder, config, "query_pre_attn_scalar") ** -0.5
+        if is_gemma
+        else None,
+        attention_softcap=_softcap(folder, config, "attn_logit_softcapping"),
+        logit_softcap=_softcap(folder, config, "final_logit_softcapping"),
     )
 
 
@@ -73,16 +93,17 @@ def _read_json(path: Path) -> dict[str, Any]:
 def _check_family(folder: Path, raw: dict[str, Any]) -> None:
     shown = visible(str(folder))
     family = raw.get("model_type")
-    if family not in FAMILIES:
+    if not isinstance(family, str) or family not in FOLDER_TYPES:
         raise UnsupportedModel(
             f"{shown}: the architecture {visible(str(family))} is not supported.",
-            hint=_OTHER_MODEL_HINT,
+            hint=OTHER_MODEL_HINT,
         )
-    classes = raw.get("architectures") or ["ForCausalLM"]
-    if not any(str(name).endswith("ForCausalLM") for name in classes):
+    wanted = MULTIMODAL_CLASSES.get(family, TEXT_CLASS)
+    classes = raw.get("architectures") or [wanted]
+    if not any(str(name).endswith(wanted) for name in classes):
         raise UnsupportedModel(
             f"{shown} holds a {visible(str(classes[0]))}, which writes no text.",
-            hint=_OTHER_MODEL_HINT,
+            hint=OTHER_MODEL_HINT,
         )
     if quantisation := raw.get("quantization_config"):
         method = quantisation.get("quant_method") if isinstance(quantisation, dict) else "unknown"
@@ -94,7 +115,8 @@ def _check_family(folder: Path, raw: dict[str, Any]) -> None:
 
 def _check_num_layers(folder: Path, raw: dict[str, Any]) -> None:
     # before transformers makes a list of that length
-    layers = raw.get("num_hidden_layers", 1)
+    text = raw.get("text_config")
+    layers = (text if isinstance(text, dict) else raw).get("num_hidden_layers", 1)
     if type(layers) is not int or not 1 <= layers <= MAX_LAYERS:
         raise BadModelFile(
             f"{visible(str(folder))}: its config has {visible(str(layers)[:40])} layers.",
@@ -115,55 +137,63 @@ def _auto_config(folder: Path) -> Any:
         ) from error
 
 
-def _check_features(folder: Path, config: Any) -> None:
+def _check_features(folder: Path, config: Any, family: str) -> None:
     """Refuse what changes the arithmetic and is not in the decoder."""
     rotated = getattr(config, "partial_rotary_factor", None)
     rotated = config.rope_parameters.get("partial_rotary_factor", rotated)
+    activation = _activation(config)
     refused = {
-        "attention_bias": config.model_type != "qwen2" and getattr(config, "attention_bias", False),
+        "attention_bias": family != "qwen2" and getattr(config, "attention_bias", False),
         "mlp_bias": getattr(config, "mlp_bias", False),
-        f"hidden_act {config.hidden_act}": config.hidden_act != "silu",
+        f"hidden_act {activation}": activation not in ACTIVATIONS,
         "partial_rotary_factor": rotated not in (None, 1.0),
+        "use_bidirectional_attention": getattr(config, "use_bidirectional_attention", False),
+        # transformers has the setting and does not look at it
+        "attn_logit_softcapping": family == "gemma3" and config.attn_logit_softcapping,
     }
     for feature, is_there in refused.items():
         if is_there:
             raise UnsupportedModel(
                 f"{visible(str(folder))}: {config.model_type} with {visible(feature)} "
                 "is not supported.",
-                hint=_OTHER_MODEL_HINT,
+                hint=OTHER_MODEL_HINT,
             )
 
 
-def _rope(folder: Path, config: Any) -> tuple[float, Llama3RopeScaling | None]:
-    rope = config.rope_parameters
-    kind = rope.get("rope_type", "default")
-    theta = float(rope["rope_theta"])
-    if kind == "default":
-        return theta, None
-    if kind != "llama3":
-        raise UnsupportedModel(
-            f"{visible(str(folder))}: the rope type {visible(str(kind))} is not supported.",
-            hint="The rope types default and llama3 run.",
-        )
-    return theta, Llama3RopeScaling(
-        factor=float(rope["factor"]),
-        low_freq_factor=float(rope["low_freq_factor"]),
-        high_freq_factor=float(rope["high_freq_factor"]),
-        original_context=int(rope["original_max_position_embeddings"]),
-    )
+def _activation(config: Any) -> str:
+    """Return the gate's activation; Gemma's configs may have one that is not meant beside it."""
+    return str(getattr(config, "hidden_activation", None) or config.hidden_act)
 
 
-def _sliding_window(folder: Path, config: Any) -> int | None:
-    """Return the window that all layers share; qwen configs carry one that is switched off."""
+def _windows(folder: Path, config: Any, family: str) -> tuple[int | None, tuple[int, ...]]:
+    """Return the window and the layers without one; qwen configs carry one that is switched off."""
     window = getattr(config, "sliding_window", None)
-    if config.model_type == "llama" or window is None:
-        return None
-    kinds = set(getattr(config, "layer_types", None) or ["sliding_attention"])
-    if kinds == {"full_attention"}:
-        return None
-    if kinds != {"sliding_attention"}:
+    if family == "llama" or window is None:
+        return None, ()
+    kinds = getattr(config, "layer_types", None) or ["sliding_attention"] * config.num_hidden_layers
+    if unknown := set(kinds) - {"full_attention", "sliding_attention"}:
         raise UnsupportedModel(
-            f"{visible(str(folder))}: layers that mix attention windows are not supported.",
-            hint=_OTHER_MODEL_HINT,
+            f"{visible(str(folder))}: layers of the kind {visible(min(unknown))} "
+            "are not supported.",
+            hint=OTHER_MODEL_HINT,
         )
-    return int(window)
+    full = tuple(layer for layer, kind in enumerate(kinds) if kind == "full_attention")
+    if len(full) == len(kinds):
+        return None, ()
+    return int(_positive(folder, config, "sliding_window")), full
+
+
+def _softcap(folder: Path, config: Any, key: str) -> float | None:
+    cap = getattr(config, key, None)
+    return None if cap is None else _positive(folder, config, key)
+
+
+def _positive(folder: Path, config: Any, key: str) -> float:
+    """Return a number that is divided by, or taken a root of."""
+    number = float(getattr(config, key))
+    if not 0 < number < float("inf"):
+        raise BadModelFile(
+            f"{visible(str(folder))}: its config has the {key} {number}.",
+            hint="The config is damaged: fetch the model again.",
+        )
+    return number

@@ -70,7 +70,10 @@ def load_state(
             row = 0
             for part in fused.parts:
                 rows = whole[row : row + part.shape[0]]
-                read_into(files, places[part.name], rows)
+                if fused.is_norm and opened.has_norms_less_one:
+                    rows.copy_(_one_more(files, places[part.name]))
+                else:
+                    read_into(files, places[part.name], rows)
                 if heads := _interleaved_heads(opened, part):
                     rows.copy_(_halves_of_pairs(rows, heads))
                 row += part.shape[0]
@@ -126,6 +129,15 @@ def _four_bit(
         f"{fused.projection}.four_bit": numbers,
         f"{fused.projection}.four_bit_scales": scales,
     }
+
+
+def _one_more(files: TensorFiles, place: TensorPlace) -> torch.Tensor:
+    """Return a norm's weights as float32: rounded before one is added they would lose most."""
+    import torch
+
+    numbers = torch.empty(place.shape, dtype=torch.float32)
+    _read_into(files, place, numbers)
+    return numbers.add_(1)
 
 
 def _interleaved_heads(opened: OpenedModel, part: SourceTensor) -> int:

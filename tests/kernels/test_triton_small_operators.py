@@ -86,6 +86,22 @@ def test_the_norm(rows, hidden, dtype, has_residual):
     torch.testing.assert_close(total.cpu(), want_total, atol=0, rtol=2**-7 if dtype is BF16 else 0)
 
 
+@pytest.mark.parametrize("dtype", [FP32, BF16, HALF], ids=str)
+@pytest.mark.parametrize(("rows", "hidden"), [(1, 64), (5, 576), (3, 1025)])
+def test_what_the_norm_adds_may_be_a_norm_itself(rows, hidden, dtype):
+    x, residual = fenced(rows, hidden, dtype), fenced(rows + 1, hidden, dtype)[1:]
+    weight, x_weight = (torch.linspace(-2, end, hidden).to(dtype) for end in (2, 3))
+    want, want_total = norm_reference.add_rms_norm(x, residual, weight, eps=1e-5, x_weight=x_weight)
+    got, total = norm_triton.add_rms_norm(
+        x.to(DEVICE), residual.to(DEVICE), weight.to(DEVICE), eps=1e-5, x_weight=x_weight.to(DEVICE)
+    )
+    added = F.rms_norm(x.float(), (hidden,), x_weight.float(), 1e-5) + residual.float()
+    wide = 3 * TOLERANCE[dtype]
+    torch.testing.assert_close(want_total.float(), added, atol=wide, rtol=wide)
+    torch.testing.assert_close(total.cpu(), want_total, atol=wide, rtol=wide)
+    torch.testing.assert_close(got.cpu(), want, atol=wide, rtol=wide)
+
+
 def test_the_norm_without_a_weight_is_torchs_and_a_broken_row_breaks_no_other():
     x = fenced(3, 100, FP32).clone()
     x[1, 7] = float("nan")

@@ -101,13 +101,15 @@ def test_a_window_counts_only_where_the_config_switches_it_on(tmp_path: Path):
     assert window("d", "qwen3", sliding_window=24, **all_layers) == 24
 
 
-def test_layers_that_mix_windows_are_refused(tmp_path: Path):
+def test_layers_may_mix_windows(tmp_path: Path):
     folder = saved_config(
-        tmp_path, "qwen2", sliding_window=24, use_sliding_window=True, max_window_layers=1
+        tmp_path, "qwen3", sliding_window=24, use_sliding_window=True, max_window_layers=1
     )
 
-    with pytest.raises(UnsupportedModel, match="mix attention windows"):
-        transformers_decoder_config(folder)
+    config = transformers_decoder_config(folder)
+
+    assert [config.window(layer) for layer in range(3)] == [None, 24, 24]
+    assert config.local_rope_theta is None
 
 
 @pytest.mark.parametrize(
@@ -124,10 +126,6 @@ def test_layers_that_mix_windows_are_refused(tmp_path: Path):
         (
             {"rope_parameters": {"rope_type": "yarn", "factor": 2.0, "rope_theta": 1e4}},
             "rope type yarn",
-        ),
-        (
-            {"rope_parameters": {"rope_type": "linear", "factor": 2.0, "rope_theta": 1e4}},
-            "rope type linear",
         ),
         ({"partial_rotary_factor": 0.5}, "partial_rotary_factor"),
     ],
@@ -167,10 +165,14 @@ def test_the_older_spelling_of_rope_scaling_is_understood(tmp_path: Path):
     assert config.rope_scaling == Llama3RopeScaling(8.0, 1.0, 4.0, 8192)
 
 
-@pytest.mark.parametrize("family", ["llama", "llama-tied", "mistral", "qwen2", "qwen3"])
+@pytest.mark.parametrize(
+    "family", ["llama", "llama-tied", "mistral", "qwen2", "qwen3", "gemma2", "gemma3"]
+)
 def test_a_gguf_file_says_the_same_as_the_folder(tmp_path: Path, family: str):
-    folder = transformers_decoder_config(saved_config(tmp_path / "folder", family))
-    header = read_gguf_header(make.save_tiny_gguf(tmp_path, family))
+    # no file tells by what queries are scaled where that is not the size of a head
+    fields: dict[str, Any] = {"query_pre_attn_scalar": 32} if "gemma" in family else {}
+    folder = transformers_decoder_config(saved_config(tmp_path / "folder", family, **fields))
+    header = read_gguf_header(make.save_tiny_gguf(tmp_path, family, **fields))
 
     config = gguf_decoder_config(header)
 
@@ -190,6 +192,15 @@ def test_a_gguf_file_says_the_same_as_the_folder(tmp_path: Path, family: str):
         "has_qk_norm",
         "is_tied",
         "sliding_window",
+        "full_layers",
+        "local_rope_theta",
+        "rope_scaling",
+        "activation",
+        "has_post_norms",
+        "embed_scale",
+        "softmax_scale",
+        "attention_softcap",
+        "logit_softcap",
     ]:
         assert getattr(config, name) == getattr(folder, name), name
 
@@ -221,7 +232,8 @@ def test_gguf_defaults_are_those_of_llama_cpp(tmp_path: Path):
     [
         ({"expert_count": 8}, "llama with 8 experts"),
         ({"rope__scaling__type": "yarn"}, "rope scaling yarn"),
-        ({"rope__scaling__type": "linear"}, "rope scaling linear"),
+        ({"attn_logit_softcapping": 50.0}, "attn_logit_softcapping"),
+        ({"final_logit_softcapping": 30.0}, "final_logit_softcapping"),
         ({"rope__dimension_count": 8}, "rotates 8 of 16"),
         ({"attention__value_length": 8}, "values of 8"),
         ({"attention__causal": False}, "embedding model"),

@@ -26,6 +26,8 @@ State = dict[str, torch.Tensor]
 def expected_state(family: str, config: DecoderConfig) -> State:
     """Fuse transformers' tensors by hand."""
     source = build_tiny_model(family).state_dict()
+    if family.startswith("gemma"):
+        source = {n: t + 1 if n.endswith("norm.weight") else t for n, t in source.items()}
     state = {"embed.weight": source["model.embed_tokens.weight"]}
     for i in range(config.num_layers):
         ours, theirs = f"layers.{i}.", f"model.layers.{i}."
@@ -37,7 +39,14 @@ def expected_state(family: str, config: DecoderConfig) -> State:
             state[ours + "q_norm.weight"] = source[theirs + "self_attn.q_norm.weight"]
             state[ours + "k_norm.weight"] = source[theirs + "self_attn.k_norm.weight"]
         state[ours + "o.weight"] = source[theirs + "self_attn.o_proj.weight"]
-        state[ours + "mlp_norm.weight"] = source[theirs + "post_attention_layernorm.weight"]
+        behind = source[theirs + "post_attention_layernorm.weight"]
+        if config.has_post_norms:
+            state[ours + "attn_post_norm.weight"] = behind
+            state[ours + "mlp_norm.weight"] = source[theirs + "pre_feedforward_layernorm.weight"]
+            last = source[theirs + "post_feedforward_layernorm.weight"]
+            state[ours + "mlp_post_norm.weight"] = last
+        else:
+            state[ours + "mlp_norm.weight"] = behind
         parts = [source[f"{theirs}mlp.{name}_proj.weight"] for name in ("gate", "up")]
         state[ours + "gate_up.weight"] = torch.cat(parts)
         state[ours + "down.weight"] = source[theirs + "mlp.down_proj.weight"]

@@ -22,5 +22,7 @@ def gated(
         opened = 0.5 * g * (1.0 + tl.erf(g * 0.7071067811865476))
     else:
         # 1 + tanh(x) is 2 · sigmoid(2x), whatever the size
-        opened = g * tl.sigmoid(2.0 * 0.7978845608028654 * (g + 0.044715 * g * g * g))
+        steep = 2.0 * 0.7978845608028654 * (g + 0.044715 * g * g * g)
+        # behind that nothing is left, and the exponential of more is no number
+        opened = tl.where(steep < -80.0, 0.0, g * tl.sigmoid(tl.maximum(steep, -80.0)))
     tl.store(out_ptr + row * width + places, (opened * u).to(raw.dtype), mask=mask)

@@ -14,15 +14,23 @@ def add_rms_norm(
     weight: torch.Tensor | None,
     *,
     eps: float,
+    x_weight: torch.Tensor | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Return the norm of x + residual, and that sum, both like x [rows, hidden].
 
     The sum is rounded to the dtype of x before its norm is taken, so that both mean the same
-    numbers. `weight` [hidden] multiplies the norm.
+    numbers. `weight` [hidden] multiplies the norm. With an `x_weight` [hidden] what is added is the
+    norm of x, multiplied by it and rounded.
     """
+    if x_weight is not None:
+        x = _normed(x, x_weight, eps)
     total = x if residual is None else (x.float() + residual.float()).to(x.dtype)
-    wide = total.float()
+    return _normed(total, weight, eps), total
+
+
+def _normed(x: torch.Tensor, weight: torch.Tensor | None, eps: float) -> torch.Tensor:
+    wide = x.float()
     normed = wide * (wide.square().mean(-1, keepdim=True) + eps).rsqrt()
     if weight is not None:
         normed = normed * weight.float()
-    return normed.to(x.dtype), total
+    return normed.to(x.dtype)

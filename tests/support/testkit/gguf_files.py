@@ -136,10 +136,12 @@ def tensor_entry(
 
 
 def _architecture(config: Any) -> str:
-    return "llama" if config.model_type == "mistral" else str(config.model_type)
+    family = str(config.model_type)
+    return {"mistral": "llama", "gemma3_text": "gemma3"}.get(family, family)
 
 
 def _metadata(config: Any) -> Metadata:
+    rope = config.rope_parameters.get("full_attention") or config.rope_parameters
     head_dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
     metadata: Metadata = {
         "block_count": config.num_hidden_layers,
@@ -151,12 +153,34 @@ def _metadata(config: Any) -> Metadata:
         "attention.key_length": head_dim,
         "attention.value_length": head_dim,
         "attention.layer_norm_rms_epsilon": float(config.rms_norm_eps),
-        "rope.freq_base": float(config.rope_parameters["rope_theta"]),
+        "rope.freq_base": float(rope["rope_theta"]),
         "rope.dimension_count": head_dim,
     }
     if config.model_type == "mistral" and config.sliding_window:
         metadata["attention.sliding_window"] = config.sliding_window
-    return metadata
+    if rope["rope_type"] == "linear":
+        metadata |= {"rope.scaling.type": "linear", "rope.scaling.factor": rope["factor"]}
+    return metadata | (_gemma(config) if config.model_type.startswith("gemma") else {})
+
+
+def _gemma(config: Any) -> Metadata:
+    """Return what only Gemma's files tell; some of it only where it is not as usual."""
+    caps = {
+        "attn_logit_softcapping": config.attn_logit_softcapping,
+        "final_logit_softcapping": config.final_logit_softcapping,
+    }
+    first_full = config.layer_types.index("full_attention") if _is_mixed(config) else None
+    return {
+        **caps,
+        "attention.sliding_window": config.sliding_window,
+        "attention.sliding_window_pattern": None
+        if first_full is None or config.model_type == "gemma2"
+        else first_full + 1,
+    }
+
+
+def _is_mixed(config: Any) -> bool:
+    return "full_attention" in config.layer_types
 
 
 def _add(writer: Any, key: str, value: Any) -> None:
@@ -170,6 +194,7 @@ def _tensors(model: Any, architecture: str) -> list[tuple[str, Any]]:
     import gguf
 
     config = model.config
+    is_gemma = config.model_type.startswith("gemma")
     arch = {name: arch for arch, name in gguf.MODEL_ARCH_NAMES.items()}[architecture]
     names = gguf.get_tensor_name_map(arch, config.num_hidden_layers)
     tensors = []
@@ -177,12 +202,14 @@ def _tensors(model: Any, architecture: str) -> list[tuple[str, Any]]:
         if name == "lm_head.weight" and config.tie_word_embeddings:
             continue
         array = parameter.numpy()
+        if is_gemma and name.endswith("norm.weight"):
+            array = array + 1
         if architecture == "llama" and ".q_proj." in name:
             array = _interleave(array, config.num_attention_heads)
         if architecture == "llama" and ".k_proj." in name:
             array = _interleave(array, config.num_key_value_heads)
         tensors.append((names.get_name(name, (".weight", ".bias")), array))
-    if config.rope_parameters["rope_type"] == "llama3":
+    if config.rope_parameters.get("rope_type") == "llama3":
         tensors.append(("rope_freqs.weight", _rope_factors(config)))
     return tensors
 

@@ -19,6 +19,8 @@ FAMILIES: tuple[str, ...] = (
     "mistral",
     "qwen2",
     "qwen3",
+    "gemma2",
+    "gemma3",
 )
 VOCAB_SIZE = 320
 TOKENIZER_SIZE = 300
@@ -54,6 +56,20 @@ _LLAMA3_ROPE = {
     "high_freq_factor": 4.0,
     "original_max_position_embeddings": 64,
 }
+# The hidden size has no whole root, which is what embeddings are scaled by.
+_GEMMA = {
+    "hidden_size": 96,
+    "head_dim": 32,
+    "query_pre_attn_scalar": 20,
+    "sliding_window": SLIDING_WINDOW,
+    "tie_word_embeddings": True,
+}
+_GEMMA3_ROPE = {
+    "full_attention": {"rope_type": "linear", "rope_theta": 50_000.0, "factor": 4.0},
+    "sliding_attention": {"rope_type": "default", "rope_theta": 10_000.0},
+}
+# Scores and logits are a few times as large as the caps.
+_CAPS = {"attn_logit_softcapping": 6.0, "final_logit_softcapping": 5.0}
 _FAMILY: dict[str, tuple[str, dict[str, Any]]] = {
     "llama": ("llama", {}),
     "llama-tied": ("llama", {"tie_word_embeddings": True, "num_attention_heads": 8}),
@@ -61,6 +77,11 @@ _FAMILY: dict[str, tuple[str, dict[str, Any]]] = {
     "mistral": ("mistral", {"sliding_window": SLIDING_WINDOW}),
     "qwen2": ("qwen2", {"tie_word_embeddings": True, "num_hidden_layers": 2}),
     "qwen3": ("qwen3", {"tie_word_embeddings": True, "head_dim": 32}),
+    "gemma2": ("gemma2", {**_GEMMA, **_CAPS}),
+    "gemma3": (
+        "gemma3_text",
+        {**_GEMMA, "sliding_window_pattern": 2, "rope_parameters": _GEMMA3_ROPE},
+    ),
 }
 _TRAINING_TEXT = (
     "the quick brown fox jumps over the lazy dog and the cat sat on the mat",
@@ -137,9 +158,10 @@ def _randomise_vectors(model: Any) -> None:
     """Give norm weights and biases, which transformers starts at one and zero, random values."""
     import torch
 
+    offset = 1.0 if model.config.model_type.startswith("gemma") else 0.0
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             if name.endswith("bias"):
                 parameter.normal_(0.0, 0.5)
             elif "norm" in name:
-                parameter.uniform_(0.5, 1.5)
+                parameter.uniform_(0.5, 1.5).sub_(offset)
