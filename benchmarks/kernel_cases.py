@@ -14,8 +14,10 @@ from kernel_launches import (
     attention,
     cascade,
     copy,
+    dequantised,
     gated,
     norm,
+    quantised_linear,
     sample,
     write,
 )
@@ -171,4 +173,41 @@ CASES |= {
     "Gemma 3 1B, write": partial(write, heads=4, kv_heads=1, dim=256),
     "gpt-oss, write into fp8": partial(write, heads=64, kv_heads=8, dim=64, kv_dtype=FP8),
     "Phi-3 mini, write into int8": partial(write, heads=32, kv_heads=32, dim=96, kv_dtype=INT8),
+}
+
+_linear = partial(partial, quantised_linear)
+_rows = partial(partial, dequantised)
+
+CASES |= {
+    "linear, bf16 by 4 bits, up to 16 rows": _linear(bits=4, rows=1, num_splits=1),
+    "linear, bf16 by 4 bits, up to 16 rows, 4 parts": _linear(bits=4, rows=1, num_splits=4),
+    "linear, bf16 by 4 bits, up to 64 rows, 4 parts": _linear(bits=4, rows=64, num_splits=4),
+    "linear, bf16 by 4 bits, up to 64 rows, bias": _linear(
+        bits=4, rows=64, has_bias=True, num_splits=1
+    ),
+    "linear, bf16 by 4 bits, width 2,304, 2 parts, bias": _linear(
+        bits=4, rows=1, width=2304, has_bias=True, num_splits=2
+    ),
+    "linear, bf16 by 4 bits, width 576, up to 64 rows": _linear(
+        bits=4, rows=64, width=576, outputs=960, num_splits=1
+    ),
+    "linear, fp16 by 4 bits, up to 16 rows": _linear(bits=4, rows=16, dtype=FP16, num_splits=1),
+    "linear, fp32 by 4 bits, up to 64 rows, 4 parts": _linear(
+        bits=4, rows=64, dtype=FP32, num_splits=4
+    ),
+    "linear, bf16 by 8 bits, up to 16 rows": _linear(bits=8, rows=1, num_splits=1),
+    "linear, bf16 by 8 bits, up to 16 rows, 4 parts": _linear(bits=8, rows=1, num_splits=4),
+    "linear, bf16 by 8 bits, up to 64 rows, 4 parts, bias": _linear(
+        bits=8, rows=64, has_bias=True, num_splits=4
+    ),
+    "linear, bf16 by 8 bits, width 576, up to 64 rows": _linear(
+        bits=8, rows=64, width=576, outputs=49152, num_splits=1
+    ),
+    "linear, fp16 by 8 bits, up to 64 rows": _linear(bits=8, rows=64, dtype=FP16, num_splits=1),
+    "linear, fp32 by 8 bits, up to 16 rows": _linear(bits=8, rows=1, dtype=FP32, num_splits=1),
+    "numbers of 4 bits, bf16": _rows(bits=4),
+    "numbers of 4 bits, fp32": _rows(bits=4, dtype=FP32),
+    "numbers of 8 bits, bf16": _rows(bits=8),
+    "numbers of 8 bits, bf16, rows by id": _rows(bits=8, has_rows=True),
+    "numbers of 8 bits, bf16, rows by id, width 576": _rows(bits=8, has_rows=True, width=576),
 }

@@ -14,6 +14,8 @@ from localpaged_kernels.norm.triton_impl import plan as plan_norm
 from localpaged_kernels.paged_attention.device_rows import DeviceRows
 from localpaged_kernels.paged_attention.triton_cascade import DeviceGroups, plan_cascade, splits_of
 from localpaged_kernels.paged_attention.triton_launches import Terms, plan, slots_for
+from localpaged_kernels.quantised_linear import triton_impl as quantised
+from localpaged_kernels.quantised_linear.reference import GROUP, HALF_GROUP, QuantisedMatrix
 from localpaged_kernels.rope_write.triton_impl import plan as plan_write
 from localpaged_kernels.sampling.triton_impl import plan as plan_sample
 
@@ -175,3 +177,54 @@ def sample(architecture: int, *, vocab: int) -> tuple[Launch, ...]:
         numbers=row,
     )
     return (launch,)
+
+
+def quantised_matrix(bits: int, outputs: int, width: int) -> QuantisedMatrix:
+    """Return a matrix in 8 or 4 bits."""
+    groups = -(-width // GROUP)
+    if bits == 4:
+        numbers = empty(outputs, groups * HALF_GROUP, dtype=torch.uint8)
+        return QuantisedMatrix(numbers, empty(groups, outputs, 2, dtype=FP16), width)
+    numbers = empty(outputs, groups * GROUP, dtype=INT8)
+    return QuantisedMatrix(numbers, empty(groups, outputs, dtype=FP16), width)
+
+
+def quantised_linear(
+    architecture: int,
+    *,
+    bits: int,
+    rows: int,
+    outputs: int = 4096,
+    width: int = 4096,
+    dtype: torch.dtype = BF16,
+    has_bias: bool = False,
+    num_splits: int | None = None,
+) -> tuple[Launch, ...]:
+    """Return the launch of a projection of few rows by a matrix in 8 or 4 bits."""
+    matrix = quantised_matrix(bits, outputs, width)
+    return (
+        quantised.plan(
+            empty(rows, outputs, dtype=dtype),
+            empty(rows, width, dtype=dtype),
+            matrix,
+            empty(outputs, dtype=dtype) if has_bias else None,
+            arrivals=empty(quantised.num_counters(outputs)),
+            card=card(architecture),
+            num_splits=num_splits,
+        ),
+    )
+
+
+def dequantised(
+    architecture: int,
+    *,
+    bits: int,
+    width: int = 4096,
+    dtype: torch.dtype = BF16,
+    has_rows: bool = False,
+) -> tuple[Launch, ...]:
+    """Return the launch that makes numbers of rows of such a matrix."""
+    del architecture  # laid out the same everywhere
+    rows = empty(64, dtype=torch.int64) if has_rows else None
+    matrix = quantised_matrix(bits, 4096, width)
+    return (quantised.plan_dequantise(empty(64, width, dtype=dtype), matrix, rows=rows),)

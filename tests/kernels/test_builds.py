@@ -21,9 +21,22 @@ SHARED_LIMIT_BYTES = {80: 166912, 86: 101376, 89: 101376, 90: 232448, 100: 23244
 
 TELLING = {
     80: ["decode, bf16 on fp8, 32/8 of 128", "write, bf16 into fp8, 8/4 of 256, norms"],
-    86: ["decode, bf16, 32/8 of 128, 16 parts, last merges", "chunk, bf16 on int8, 32/8 of 128"],
-    89: ["decode, fp16, 28/4 of 112", "draw from 151,936"],
-    90: ["decode, bf16 on fp8, 32/8 of 128", "8/4 heads of 256, decode, fp32"],
+    86: [
+        "decode, bf16, 32/8 of 128, 16 parts, last merges",
+        "chunk, bf16 on int8, 32/8 of 128",
+        "linear, bf16 by 8 bits, up to 64 rows, 4 parts, bias",
+    ],
+    89: [
+        "decode, fp16, 28/4 of 112",
+        "draw from 151,936",
+        "linear, bf16 by 4 bits, up to 16 rows, 4 parts",
+        "numbers of 4 bits, bf16",
+    ],
+    90: [
+        "decode, bf16 on fp8, 32/8 of 128",
+        "8/4 heads of 256, decode, fp32",
+        "linear, bf16 by 4 bits, up to 64 rows, bias",
+    ],
     100: [
         "Llama 3 70B, decode, int8, with a window",
         "Qwen3 0.6B, decode, with a cap",
@@ -84,7 +97,11 @@ def test_kernels_compile_for_a_card_that_is_not_there_and_take_what_the_table_sa
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_the_next_tile_of_a_decode_is_on_its_way_while_one_is_computed(built, architecture):
-    decodes = [name for name in TELLING[architecture] if "decode" in name and "fp32" not in name]
+    decodes = [
+        name
+        for name in TELLING[architecture]
+        if ("decode" in name or "linear" in name) and "fp32" not in name
+    ]
     assert decodes
     for name in decodes:
         assert built[name, architecture][0]["copies_ahead"], name
