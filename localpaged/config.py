@@ -20,6 +20,7 @@ DEVICE = re.compile(r"auto|cpu|cuda(?::(\d{1,3}))?")
 MIN_CONTEXT_TOKENS = 64
 MIN_KV_MEMORY_BYTES = 1 << 20
 DEFAULT_KV_DISK_BYTES = 2 << 30
+DEFAULT_WEIGHTS_DISK_BYTES = 16 << 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +31,7 @@ class Settings:
     `kv_dtype` is what K and V are kept in; "auto" is what is computed in.
     `context_tokens` bounds prompt and answer together; `kv_memory_bytes` the KV pool;
     `host_memory_bytes` keep KV that the pool gives up; `kv_disk_bytes` of files what shall be there
-    in the next run, 0 being none. `threads` is how many cores torch may use.
+    in the next run, `weights_disk_bytes` of files weights as they are computed with; 0 is none. `threads` is how many cores torch may use.
     `sampling` is what chats begin with. `remotes` are endpoints that may be named as models.
     `origins` are the variables, or keys of the config file, that settings were given by, under the
     names of their keys; one that is not there is an option, or nobody's.
@@ -43,6 +44,7 @@ class Settings:
     kv_memory_bytes: int | None = None
     host_memory_bytes: int = 0
     kv_disk_bytes: int = 0
+    weights_disk_bytes: int = 0
     threads: int | None = None
     sampling: SamplingParams = field(default_factory=SamplingParams)
     remotes: tuple[Endpoint, ...] = ()

@@ -46,6 +46,7 @@ class EngineChoices:
     kv_dtype: str | None = None
     host_memory: int | None = None
     kv_disk: int | None = None
+    weights_disk: int | None = None
     dtype: str | None = None
     threads: int | None = None
     device: str | None = None
@@ -218,6 +219,7 @@ def _check_engine(engine: EngineChoices) -> None:
         kv_memory_bytes=engine.kv_memory,
         host_memory_bytes=engine.host_memory or 0,
         kv_disk_bytes=engine.kv_disk or 0,
+        weights_disk_bytes=engine.weights_disk or 0,
         threads=engine.threads,
         device=engine.device or "auto",
     )

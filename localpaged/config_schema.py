@@ -146,6 +146,14 @@ KEYS = (
         '"2G"',
         '"2G"',
     ),
+    ConfigKey(
+        ENGINE,
+        "weights_disk",
+        "size_or_none",
+        "files that keep rounded weights for the next start; 0 is none",
+        '"16G"',
+        '"16G"',
+    ),
     ConfigKey(ENGINE, "dtype", "choice", "number format to compute in", '"auto"', '"auto"', DTYPES),
     ConfigKey(
         ENGINE, "device", "text", "where to compute: auto, cpu, cuda or cuda:N", '"auto"', '"auto"'

@@ -71,7 +71,7 @@ def load_core(
         tell=partial(_tell_plan, on_load, room),
     )
     keeping = _keeping(opened, settings, is_deleted)
-    parts = load_parts(opened, fit, layer, on_load)
+    parts = load_parts(opened, fit, layer, on_load, weights_disk_bytes=settings.weights_disk_bytes)
     give_back()
     core = _core_type(keeping, parts.kv, _computed(fit.formats, device), on_load)(
         parts.engine,

@@ -110,13 +110,22 @@ class LoadedParts:
 
 
 def load_parts(
-    opened: OpenedModel, fit: Fit, layer: DeviceLayer | None, on_load: OnLoad
+    opened: OpenedModel,
+    fit: Fit,
+    layer: DeviceLayer | None,
+    on_load: OnLoad,
+    *,
+    weights_disk_bytes: int = 0,
 ) -> LoadedParts:
     """Read weights and make the pool and what runs steps, on a card where there is a layer.
 
+    Files that keep rounded weights may take `weights_disk_bytes`.
     Raises BadModelFile when a file has changed since the model was opened.
     """
-    state = _weights(opened, fit, layer, on_load)
+    if fit.formats.has_eight_bit:
+        state = _rounded_weights(opened, fit, on_load, disk_bytes=weights_disk_bytes)
+    else:
+        state = _weights(opened, fit, layer, on_load)
     weight_bytes = sum(tensor.nbytes for tensor in {id(t): t for t in state.values()}.values())
     if layer is None:
         kv, runner = _on_processor(opened, fit, state, on_load)
@@ -131,7 +140,7 @@ def _weights(
     from localpaged.models.weights import load_state
 
     formats = fit.formats
-    state = load_state(
+    return load_state(
         opened,
         dtype=formats.activations,
         projection_dtype=formats.projections,
@@ -139,11 +148,23 @@ def _weights(
         device=None if layer is None else layer.torch_device,
         on_progress=lambda stage, done, total: on_load(LoadEvent(stage, done, total, "bytes")),
     )
-    if formats.has_eight_bit:
-        from localpaged.engine.eight_bit import to_eight_bit
 
+
+def _rounded_weights(
+    opened: OpenedModel, fit: Fit, on_load: OnLoad, *, disk_bytes: int
+) -> dict[str, torch.Tensor]:
+    """Return weights in 8 bits, as an earlier start left them or made from the model's files."""
+    from localpaged.engine import eight_bit
+    from localpaged.models import dequantise, weights
+    from localpaged.models.kept_weights import KeptWeights
+
+    kept = KeptWeights(opened, made_by=(eight_bit, dequantise, weights), budget_bytes=disk_bytes)
+    state = kept.read(lambda done, total: on_load(LoadEvent(weights.LOADING, done, total, "bytes")))
+    if state is None:
+        state = _weights(opened, fit, None, on_load)
         on_load(LoadEvent("Rounding weights to 8 bits"))
-        state = to_eight_bit(opened.config, state)
+        state = eight_bit.to_eight_bit(opened.config, state)
+        kept.write(state)
     return state
 
 

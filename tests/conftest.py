@@ -47,8 +47,15 @@ _INSTALLED_MODEL = paths.models_dir() / f"{MODEL_NAME}.gguf"
 
 
 @pytest.fixture(autouse=True)
-def home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+def home(
+    tmp_path_factory: pytest.TempPathFactory,
+    monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest,
+) -> Path:
     """An empty LOCALPAGED_HOME."""
+    if "default_model" in request.fixturenames:
+        # its weights take a fifth of a gigabyte, and this home has no next start
+        monkeypatch.setenv("LOCALPAGED_WEIGHTS_DISK", "0")
     folder = tmp_path_factory.mktemp("home")
     monkeypatch.setenv(paths.HOME_VARIABLE, str(folder))
     monkeypatch.delenv("LOCALPAGED_MODEL", raising=False)

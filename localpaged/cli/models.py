@@ -144,8 +144,9 @@ def rm(names: tuple[str, ...], yes: bool) -> None:
     """Remove models by name.
 
     Fetched packages are deleted from the disk; of local files and Hugging Face models only the
-    entry in the list goes, their files stay.
+    entry in the list goes, their files stay. Weights that were kept rounded go with any of them.
     """
+    from localpaged.models.kept_weights import forget_weights
     from localpaged.models.registry import list_entries, not_found, remove_entry
 
     entries = {entry.name: entry for entry in list_entries()}
@@ -157,6 +158,7 @@ def rm(names: tuple[str, ...], yes: bool) -> None:
         where = visible(str(entry.path))
         what = f"Delete {name} ({where})" if entry.is_owned else f"Take {name} off the list"
         if yes or click.confirm(f"{what}?", err=True):
+            forget_weights(entry.path)
             remove_entry(entry)
             stays = "" if entry.is_owned else f"; its files stay at {where}"
             click.echo(f"{name} is removed{stays}.", err=True)

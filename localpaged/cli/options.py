@@ -10,7 +10,13 @@ import click
 from click.core import ParameterSource
 
 from localpaged.cli.completing import complete_models
-from localpaged.config import DEFAULT_KV_DISK_BYTES, DTYPES, KV_DTYPES, Settings
+from localpaged.config import (
+    DEFAULT_KV_DISK_BYTES,
+    DEFAULT_WEIGHTS_DISK_BYTES,
+    DTYPES,
+    KV_DTYPES,
+    Settings,
+)
 from localpaged.config_file import ConfigFile, read_config
 from localpaged.config_schema import ENGINE, KEYS, ConfigKey, size_of
 
@@ -73,6 +79,11 @@ def memory_options(command: F) -> F:
             type=ByteSize(or_none=True),
             help="Disk space for KV kept for the next run, such as 2G; 0 keeps none.",
         ),
+        _option(
+            "--weights-disk",
+            type=ByteSize(or_none=True),
+            help="Disk space for rounded weights kept for the next start; 0 keeps none.",
+        ),
         _option("--kv-dtype", type=click.Choice(KV_DTYPES), help="Number format of KV."),
         _option("--context", type=click.IntRange(1), help="Tokens a chat may have."),
         _option("--device", metavar="DEVICE", help="auto, cpu, cuda or cuda:N: where to compute."),
@@ -106,13 +117,19 @@ def settings_from(options: Mapping[str, Any], config: ConfigFile | None = None) 
         context_tokens=chosen["context"],
         kv_memory_bytes=chosen["kv_memory"],
         host_memory_bytes=chosen["host_memory"] or 0,
-        kv_disk_bytes=(DEFAULT_KV_DISK_BYTES if chosen["kv_disk"] is None else chosen["kv_disk"]),
+        kv_disk_bytes=_or(DEFAULT_KV_DISK_BYTES, chosen["kv_disk"]),
+        weights_disk_bytes=_or(DEFAULT_WEIGHTS_DISK_BYTES, chosen["weights_disk"]),
         threads=chosen["threads"],
         device=chosen["device"] or "auto",
         origins=origins,
         sampling=config.sampling,
         remotes=config.remotes,
     )
+
+
+def _or(default: int, chosen: int | None) -> int:
+    """Return what was chosen, which may be nothing at all."""
+    return default if chosen is None else chosen
 
 
 def engine_sources(ctx: click.Context, config: ConfigFile) -> list[Chosen]:

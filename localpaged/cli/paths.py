@@ -16,6 +16,7 @@ def paths_command(is_json: bool) -> None:
     models_dir     models, or where they are
     log_file       warnings and errors that no screen shows
     kv_dir         KV memory of earlier runs; safe to delete, as all of cache_dir
+    weights_dir    rounded weights of earlier starts
     socket_dir     sockets of running programs
     data_dir, state_dir and cache_dir are the folders they are in.
     """
@@ -23,6 +24,7 @@ def paths_command(is_json: bool) -> None:
 
     from localpaged import paths
     from localpaged.kv_files.folder import kv_root
+    from localpaged.models.kept_weights import weights_root
     from localpaged.plain_text import visible
     from localpaged.store.failures import BACKUPS
 
@@ -36,6 +38,7 @@ def paths_command(is_json: bool) -> None:
         "state_dir": paths.state_dir(),
         "cache_dir": paths.cache_dir(),
         "kv_dir": kv_root(),
+        "weights_dir": weights_root(),
         "socket_dir": paths.runtime_dir(),
     }
     if is_json:

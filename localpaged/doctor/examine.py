@@ -85,6 +85,7 @@ class _Examination:
                 ("folders", self._folders),
                 ("disk", self._disk),
                 ("KV files", self._kv_files),
+                ("kept weights", self._kept_weights),
                 ("programs", self._sockets),
             ),
         )
@@ -211,6 +212,11 @@ class _Examination:
         from localpaged.doctor.places import kv_facts
 
         return kv_facts(self._choices.settings())
+
+    def _kept_weights(self) -> Iterable[Fact]:
+        from localpaged.doctor.places import weights_facts
+
+        return weights_facts(self._choices.settings())
 
     def _sockets(self) -> Iterable[Fact]:
         from localpaged.doctor.places import socket_facts

@@ -68,6 +68,22 @@ def kv_facts(settings: Settings) -> Iterator[Fact]:
     yield Fact("KV files", f"{text} ({root})", numbers=numbers)
 
 
+def weights_facts(settings: Settings) -> Iterator[Fact]:
+    """Tell what kept weights take, and of how much. Raises OSError."""
+    from localpaged.models.kept_weights import kept_files, weights_root
+
+    root, budget = weights_root(), settings.weights_disk_bytes
+    files = kept_files()
+    num_bytes = sum(status.st_size for _, status in files)
+    numbers = {
+        "path": str(root), "bytes": num_bytes, "files": len(files), "budget_bytes": budget
+    }  # fmt: skip
+    text = f"{num_bytes / 2**20:,.1f} MiB in {len(files):,} files, of up to {budget / 2**20:,.0f}"
+    if not budget:
+        text = f"{num_bytes / 2**20:,.1f} MiB; none are written: weights_disk is 0"
+    yield Fact("kept weights", f"{text} ({root})", numbers=numbers)
+
+
 def socket_facts() -> Iterator[Fact]:
     """Tell which programs listen, and what dead ones left. Raises OSError."""
     folder = paths.runtime_dir()

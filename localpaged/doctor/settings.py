@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from localpaged import paths
-from localpaged.config import DEFAULT_KV_DISK_BYTES, Settings
+from localpaged.config import DEFAULT_KV_DISK_BYTES, DEFAULT_WEIGHTS_DISK_BYTES, Settings
 from localpaged.config_file import ConfigFile, read_config
 from localpaged.config_schema import ENGINE, KEYS, VARIABLE_PREFIX, ConfigKey, WrongKind
 from localpaged.doctor.fact import Fact, note, problem
@@ -31,7 +31,7 @@ class Choices:
         for key in ENGINE_KEYS:
             if self.config is not None and key.name not in chosen:
                 chosen[key.name] = getattr(self.config.engine, key.name)
-        kv_disk = chosen.get("kv_disk")
+        kv_disk, weights_disk = chosen.get("kv_disk"), chosen.get("weights_disk")
         return Settings(
             model=chosen.get("model") or DEFAULT_MODEL,
             dtype=chosen.get("dtype") or "auto",
@@ -40,6 +40,9 @@ class Choices:
             kv_memory_bytes=chosen.get("kv_memory"),
             host_memory_bytes=chosen.get("host_memory") or 0,
             kv_disk_bytes=DEFAULT_KV_DISK_BYTES if kv_disk is None else kv_disk,
+            weights_disk_bytes=(
+                DEFAULT_WEIGHTS_DISK_BYTES if weights_disk is None else weights_disk
+            ),
             threads=chosen.get("threads"),
             device=chosen.get("device") or "auto",
             remotes=self.config.remotes if self.config is not None else (),

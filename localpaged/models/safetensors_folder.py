@@ -9,12 +9,11 @@ from __future__ import annotations
 import json
 import os
 import stat
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from localpaged.errors import BadModelFile, UnsupportedModel
-from localpaged.models.dequantise import block_size
 from localpaged.models.tensor_layout import TensorPlace
 from localpaged.plain_text import visible
 
@@ -23,6 +22,7 @@ SINGLE = "model.safetensors"
 MAX_HEADER_BYTES = 32 * 2**20
 MAX_INDEX_BYTES = 32 * 2**20
 DTYPES = ("F32", "F16", "BF16")
+ITEM_BYTES = {"F32": 4, "F16": 2, "BF16": 2, "I8": 1}
 
 _FETCH_HINT = "Fetch the model again, all of its files."
 
@@ -35,7 +35,7 @@ def safetensors_places(folder: Path) -> Mapping[str, TensorPlace]:
     if (index := folder / INDEX).is_file():
         return _sharded(folder, _weight_map(index))
     if (single := folder / SINGLE).is_file():
-        return _file_places(single)
+        return safetensors_file_places(single)
     others = [name for name in ("pytorch_model.bin", "tf_model.h5") if (folder / name).exists()]
     if others:
         raise UnsupportedModel(
@@ -66,7 +66,7 @@ def _sharded(folder: Path, weight_map: Mapping[str, str]) -> dict[str, TensorPla
     for shard in sorted(set(weight_map.values())):
         if not (folder / shard).is_file():
             raise BadModelFile(f"{_shown(folder)} lacks {visible(shard)}.", hint=_FETCH_HINT)
-        shards[shard] = _file_places(folder / shard)
+        shards[shard] = safetensors_file_places(folder / shard)
     places = {}
     for name, shard in weight_map.items():
         if name not in shards[shard]:
@@ -79,14 +79,20 @@ def _sharded(folder: Path, weight_map: Mapping[str, str]) -> dict[str, TensorPla
     return places
 
 
-def _file_places(path: Path) -> dict[str, TensorPlace]:
+def safetensors_file_places(
+    path: Path, *, dtypes: Sequence[str] = DTYPES
+) -> dict[str, TensorPlace]:
+    """Return the place of every tensor of one file, all of `dtypes`.
+
+    Raises OSError, BadModelFile for a file that is cut or damaged, UnsupportedModel for a dtype.
+    """
     header, data_start, file_bytes = _header(path)
     places = {}
     end_of_data = data_start
     for name, entry in header.items():
         if name == "__metadata__":
             continue
-        place = _place(path, name, entry, data_start)
+        place = _place(path, name, entry, data_start, dtypes)
         places[name] = place
         end_of_data = max(end_of_data, place.offset + place.num_bytes)
     if end_of_data > file_bytes:
@@ -113,7 +119,9 @@ def _header(path: Path) -> tuple[dict[str, Any], int, int]:
         return _json_object(file.read(length), path), 8 + length, status.st_size
 
 
-def _place(path: Path, name: str, entry: Any, data_start: int) -> TensorPlace:
+def _place(
+    path: Path, name: str, entry: Any, data_start: int, dtypes: Sequence[str]
+) -> TensorPlace:
     try:
         dtype, shape = str(entry["dtype"]), tuple(entry["shape"])
         start, end = entry["data_offsets"]
@@ -126,13 +134,13 @@ def _place(path: Path, name: str, entry: Any, data_start: int) -> TensorPlace:
             f"{_shown(path)}: the entry of the tensor {visible(name)} is damaged.",
             hint=_FETCH_HINT,
         )
-    if dtype not in DTYPES:
+    if dtype not in dtypes:
         raise UnsupportedModel(
             f"{_shown(path)}: the tensor {visible(name)} has the type {visible(dtype)}; "
-            f"{', '.join(DTYPES)} are read.",
+            f"{', '.join(dtypes)} are read.",
             hint="Choose a version of the model that is not quantised, or a GGUF file.",
         )
-    num_bytes = block_size(dtype)[1]
+    num_bytes = ITEM_BYTES[dtype]
     for size in shape:
         num_bytes *= size
     if end - start != num_bytes:

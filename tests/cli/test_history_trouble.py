@@ -93,7 +93,7 @@ def test_a_home_that_may_not_be_looked_into_is_told(monkeypatch):
             refused = call_without_rights("history", command, *arguments)
             assert_refused(refused, 6, str(paths.database_file()), "cannot be")
         done = call_without_rights("paths")
-        assert (done.code, done.out.count("not there yet")) == (0, 10)
+        assert (done.code, done.out.count("not there yet")) == (0, 11)
     finally:
         folder.chmod(0o700)
         shutil.rmtree(folder)
@@ -103,7 +103,7 @@ def test_a_home_with_a_name_that_no_folder_can_have_is_told(tmp_path, monkeypatc
     monkeypatch.setenv(paths.HOME_VARIABLE, str(tmp_path / ("x" * 300)))
     assert_refused(call("history"), 6, str(paths.database_file()), "name too long")
     done = call("paths")
-    assert (done.code, done.out.count("not there yet")) == (0, 10)
+    assert (done.code, done.out.count("not there yet")) == (0, 11)
 
 
 def call_without_rights(*arguments: str) -> Done:

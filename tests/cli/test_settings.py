@@ -13,7 +13,7 @@ import pytest
 from localpaged.cards import Cards
 from localpaged.cli.chat import chat
 from localpaged.cli.options import ENGINE_KEYS, ByteSize, settings_from
-from localpaged.config import DEFAULT_KV_DISK_BYTES, Settings
+from localpaged.config import DEFAULT_KV_DISK_BYTES, DEFAULT_WEIGHTS_DISK_BYTES, Settings
 from localpaged.decoder_config import DecoderConfig
 from localpaged.devices import choose_device
 from localpaged.engine.params import EngineConfig
@@ -70,7 +70,11 @@ def test_what_is_no_size_is_refused(text):
 
 def test_what_is_not_asked_for_is_left_to_the_machine():
     options = {parameter.name: None for parameter in chat.params}
-    assert settings_from(options) == Settings(DEFAULT_MODEL, kv_disk_bytes=DEFAULT_KV_DISK_BYTES)
+    assert settings_from(options) == Settings(
+        DEFAULT_MODEL,
+        kv_disk_bytes=DEFAULT_KV_DISK_BYTES,
+        weights_disk_bytes=DEFAULT_WEIGHTS_DISK_BYTES,
+    )
 
 
 @pytest.mark.parametrize(
@@ -147,6 +151,7 @@ def test_more_host_memory_than_the_machine_has_is_refused_under_its_own_name():
 
 WRONG = {
     "LOCALPAGED_KV_DISK": ("lots", "LOCALPAGED_KV_DISK: 'lots' is not a size"),
+    "LOCALPAGED_WEIGHTS_DISK": ("lots", "LOCALPAGED_WEIGHTS_DISK: 'lots' is not a size"),
     "LOCALPAGED_CONTEXT": ("many", "LOCALPAGED_CONTEXT: 'many' is not a valid integer"),
     "LOCALPAGED_DTYPE": ("int3", "LOCALPAGED_DTYPE: 'int3' is not one of"),
     "LOCALPAGED_THREADS": ("100000", "LOCALPAGED_THREADS: 100,000 threads were asked for"),

@@ -263,6 +263,17 @@ def test_kv_files_are_counted_and_none_is_cleared_away(model, look):
     assert (folder / "1-2.part").exists()
 
 
+def test_kept_weights_are_counted(model, look):
+    from localpaged.models.kept_weights import weights_root
+
+    weights_root().mkdir(parents=True)
+    (weights_root() / "a-b.safetensors").write_bytes(b"x" * 100)
+    (weights_root() / "a-b.safetensors.1.part").write_bytes(b"x" * 50)
+    fact = look()["kept weights"]
+    assert (fact.numbers["bytes"], fact.numbers["files"]) == (100, 1)
+    assert fact.numbers["budget_bytes"] == 16 << 30
+
+
 def test_packages_are_held_against_the_ranges():
     versions = {"a": "1.5", "b": "3.0", "d": "not a version"}
 

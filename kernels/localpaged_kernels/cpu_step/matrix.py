@@ -18,6 +18,8 @@ ROWS, PAIRED_ROWS = {AVX512_VNNI: (8, 8), AVX_VNNI: (6, 2), AVX2: (4, 2)}[instru
 """Rows of one call, and of one that loads each number of x once for both tiles: as many as leave
 all sums in registers, of which half are as long, and as many, without AVX-512."""
 
+FOUR_128 = np.uint32(0x80808080)
+
 _dot = make_dot(ROWS, PAIRED_ROWS)
 
 
@@ -33,17 +35,14 @@ def pack(numbers: np.ndarray, to: np.ndarray) -> None:
     wants one side without a sign.
     """
     outputs, inputs = numbers.shape
-    tiles = to.reshape(-1, inputs // 4, LANES, 4)
+    quads = np.ascontiguousarray(numbers).view(np.uint32)  # four at once are moved together
+    tiles = to.view(np.uint32).reshape(-1, inputs // 4, LANES)
     whole = outputs // LANES
-    unsigned = numbers.view(np.uint8) ^ np.uint8(128)
-    shape = (whole, LANES, inputs // 4, 4)
-    tiles[:whole] = unsigned[: whole * LANES].reshape(shape).transpose(0, 2, 1, 3)
+    of_tiles = quads[: whole * LANES].reshape(whole, LANES, inputs // 4)
+    np.bitwise_xor(of_tiles.transpose(0, 2, 1), FOUR_128, out=tiles[:whole])
+    tiles[whole:] = FOUR_128
     if outputs % LANES:
-        rest = np.full((LANES, inputs), 128, np.uint8)
-        rest[: outputs % LANES] = unsigned[whole * LANES :]
-        tiles[whole] = rest.reshape(LANES, -1, 4).transpose(1, 0, 2)
-        whole += 1
-    tiles[whole:] = 128
+        tiles[whole, :, : outputs % LANES] ^= quads[whole * LANES :].T
 
 
 @njit(nogil=True)
