@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -19,8 +19,8 @@ class EightBitMatrix:
 
     __slots__ = ("_biases", "_scales", "_weights", "inputs", "outputs", "padded")
 
-    def __init__(self, state: Mapping[str, torch.Tensor], name: str, room: Room) -> None:
-        numbers = state[f"{name}.eight_bit"]
+    def __init__(self, state: dict[str, torch.Tensor], name: str, room: Room) -> None:
+        numbers = state.pop(f"{name}.eight_bit")
         self.outputs, self.inputs = numbers.shape
         self.padded = padded_outputs(self.outputs)
         self._weights = room.take(self.padded * self.inputs, np.uint8)
@@ -42,9 +42,12 @@ class EightBitMatrix:
 
 
 def load_matrices(
-    state: Mapping[str, torch.Tensor], names: Sequence[str]
+    state: dict[str, torch.Tensor], names: Sequence[str]
 ) -> dict[str, EightBitMatrix]:
-    """Return the projections of a state dict (see `native`) in one piece of memory."""
+    """Return the projections of a state dict (see `native`) in one piece of memory.
+
+    Each leaves the state dict when it is there, so that none is held twice for long.
+    """
     num_bytes = 0
     for name in names:
         outputs, inputs = state[f"{name}.eight_bit"].shape

@@ -6,8 +6,6 @@ time than the processor's, and a step of few tokens takes as long as reading the
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import numpy as np
 import torch
 import torch.nn.functional as F
@@ -59,14 +57,14 @@ FEWEST_ROWS = 64
 
 
 class TeamDecoder:
-    """A PagedModel of a state dict in 8 bits (`eight_bit`). Engine thread only.
+    """A PagedModel of a state dict in 8 bits (`eight_bit`), whose matrices it takes away.
 
-    Weights never change. A token's hidden state depends on its own sequence alone, to the last
-    bit: sums are exact or have one order, whatever else is in the batch.
+    Engine thread only; weights never change. A token's hidden state depends on its own sequence
+    alone, to the last bit: sums are exact or have one order, whatever else is in the batch.
     """
 
     def __init__(
-        self, config: DecoderConfig, state: Mapping[str, torch.Tensor], *, threads: int
+        self, config: DecoderConfig, state: dict[str, torch.Tensor], *, threads: int
     ) -> None:
         assert config.head_dim % LANES == 0, "`can_be_eight_bit` looks at that"
         prepare()
