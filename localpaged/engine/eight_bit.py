@@ -11,7 +11,7 @@ all turns but one are folded into weights, too; only what `down` reads is turned
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, MutableMapping
 
 import torch
 
@@ -54,43 +54,68 @@ def team_instruction() -> str | None:
     return next((name for key, name in INSTRUCTIONS.items() if abilities.get(key)), None)
 
 
-def to_eight_bit(config: DecoderConfig, state: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """Return the state dict with 8-bit projections, see `native`; `state` is emptied on the way."""
-    done = turned(config, state)
-    for name in [name for name in done if name.endswith(PROJECTIONS)]:
-        numbers, scales = _rounded(done.pop(name))
-        name = name.removesuffix(".weight")
-        done |= {f"{name}.eight_bit": numbers, f"{name}.eight_bit_scales": scales}
+def to_eight_bit(
+    config: DecoderConfig, state: MutableMapping[str, torch.Tensor]
+) -> dict[str, torch.Tensor]:
+    """Return the state dict with 8-bit projections, see `native`; `state` is emptied on the way.
+
+    Of a state dict that reads what it is asked for no more than a layer is there in 16 bits.
+    """
+    done: dict[str, torch.Tensor] = {}
+    for part in _turned_parts(config, state):
+        while part:
+            name, tensor = part.popitem()
+            if name.endswith(PROJECTIONS):
+                name = name.removesuffix(".weight")
+                done[f"{name}.eight_bit"], done[f"{name}.eight_bit_scales"] = _rounded(tensor)
+            else:
+                done[name] = tensor
+            del tensor
     return done
 
 
-def turned(config: DecoderConfig, state: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+def turned(
+    config: DecoderConfig, state: MutableMapping[str, torch.Tensor]
+) -> dict[str, torch.Tensor]:
     """Return a state dict that computes the same, but for rounding: turned, without norm weights.
 
     `state` is emptied on the way, so that no tensor is held twice for long.
     """
-    dtype = state["embed.weight"].dtype
+    parts = _turned_parts(config, state)
+    return {name: tensor for part in parts for name, tensor in part.items()}
+
+
+def _turned_parts(
+    config: DecoderConfig, state: MutableMapping[str, torch.Tensor]
+) -> Iterator[dict[str, torch.Tensor]]:
+    """Yield what is turned: the head, the embeddings, then layer by layer."""
     hidden = hadamard(_block_of(config.hidden_size))
     inner = hadamard(_block_of(config.intermediate_size))
-    done: dict[str, torch.Tensor] = {}
-    if (factors := state.pop("rope_factors", None)) is not None:
-        done["rope_factors"] = factors
+    if "rope_factors" in state:
+        yield {"rope_factors": state.pop("rope_factors")}
     embed = state.pop("embed.weight")
+    dtype = embed.dtype
     head = embed if config.is_tied else state.pop("head.weight")
     norm = state.pop("norm.weight").float()
-    done["head.weight"] = _in_pieces(head, lambda rows: turn(rows.float() * norm, hidden).to(dtype))
+    yield {
+        "head.weight": _in_pieces(head, lambda rows: turn(rows.float() * norm, hidden).to(dtype))
+    }
     del head
-    done["embed.weight"] = _in_pieces(embed, lambda rows: turn(rows.float(), hidden).to(dtype))
+    yield {"embed.weight": _in_pieces(embed, lambda rows: turn(rows.float(), hidden).to(dtype))}
     del embed
     for index in range(config.num_layers):
         prefix = f"layers.{index}."
-        layer = {
-            name.removeprefix(prefix): state.pop(name).float()
-            for name in [name for name in state if name.startswith(prefix)]
+        names = [name for name in state if name.startswith(prefix)]
+        # nothing of a layer in float32 has a name here, or it would be there while it is rounded
+        yield {
+            prefix + name: tensor if name == "down.turn" else tensor.to(dtype)
+            for name, tensor in _turned_layer(
+                config,
+                {name.removeprefix(prefix): state.pop(name).float() for name in names},
+                hidden,
+                inner,
+            ).items()
         }
-        for name, tensor in _turned_layer(config, layer, hidden, inner).items():
-            done[prefix + name] = tensor if name == "down.turn" else tensor.to(dtype)
-    return done
 
 
 def hadamard(size: int) -> torch.Tensor:
