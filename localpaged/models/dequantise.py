@@ -148,10 +148,11 @@ def _nibbles_and_bits(packed: Any, bits: Any, out: Any) -> None:
     out[:, 16:] = packed.bitwise_right_shift(4).bitwise_or_(high[:, 16:])
 
 
-def _scale_k(blocks: Any, out: Any) -> None:
-    """Apply the eight 6-bit scales and minima of a 4- or 5-bit K block.
+def k_scales(blocks: Any) -> tuple[Any, Any]:
+    """Return the eight scales and minima of 4- or 5-bit K blocks, each float32 [blocks, 8].
 
-    The first four of each lie in the low six bits of bytes 0-3 and 4-7; the others have their
+    A number is scale × what is stored - minimum. Both are 6 bits times a factor of the block. The
+    first four of each lie in the low six bits of bytes 0-3 and 4-7; the others have their
     low halves in the nibbles of bytes 8-11 and their top two bits above the first four.
     """
     import torch
@@ -159,9 +160,14 @@ def _scale_k(blocks: Any, out: Any) -> None:
     low, mid, mixed = blocks[:, 4:8], blocks[:, 8:12], blocks[:, 12:16]
     scale = torch.cat([low & 63, (mixed & 15) | ((low >> 2) & 48)], dim=1)
     minimum = torch.cat([mid & 63, (mixed >> 4) | ((mid >> 2) & 48)], dim=1)
+    return scale * _half(blocks, 0), minimum * _half(blocks, 2)
+
+
+def _scale_k(blocks: Any, out: Any) -> None:
+    scale, minimum = k_scales(blocks)
     groups = out.view(-1, 8, 32)
-    groups.mul_((scale * _half(blocks, 0)).unsqueeze(-1))
-    groups.sub_((minimum * _half(blocks, 2)).unsqueeze(-1))
+    groups.mul_(scale.unsqueeze(-1))
+    groups.sub_(minimum.unsqueeze(-1))
 
 
 def _shifted(packed: Any, shifts: Any, *, mask: int, axis: int = -2) -> Any:

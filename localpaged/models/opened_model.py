@@ -12,6 +12,15 @@ from localpaged.decoder_config import DecoderConfig
 from localpaged.models.chat_format import ChatFormat
 from localpaged.models.tensor_files import SourceFile
 from localpaged.models.tensor_layout import TensorPlace, tensor_layout
+from localpaged.models.weight_forms import (
+    AS_FILED,
+    DENSE,
+    Asked,
+    Form,
+    forms_of,
+    main_form,
+    num_bytes,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +55,33 @@ class OpenedModel:
         """Bytes of the weights on disk."""
         return sum(place.num_bytes for place in self.places.values())
 
-    def weight_bytes(self, element_bytes: int) -> int:
-        """Bytes the weights take in memory at `element_bytes` for each number."""
-        return self.num_parameters * element_bytes
+    @property
+    def file_form(self) -> Form:
+        """The form that most of the layers' matrices have where they stay as the file has them."""
+        return _sized(self.config, self._types, AS_FILED, 2)[1]
+
+    def weight_bytes(self, element_bytes: int, weights: Asked = DENSE) -> int:
+        """Bytes the weights take: `element_bytes` for each number of what stays dense."""
+        return _sized(self.config, self._types, weights, element_bytes)[0]
+
+    @property
+    def _types(self) -> tuple[tuple[str, str], ...]:
+        return tuple((name, place.type) for name, place in self.places.items())
+
+
+def bytes_in_form(config: DecoderConfig, element_bytes: int, weights: Asked = DENSE) -> int:
+    """Return the same of a model whose files are not known: as filed they are dense."""
+    return _sized(config, (), weights, element_bytes)[0]
+
+
+@lru_cache(maxsize=256)  # to find what fits it is asked hundreds of times
+def _sized(
+    config: DecoderConfig, types: tuple[tuple[str, str], ...], weights: Asked, element_bytes: int
+) -> tuple[int, Form]:
+    layout = tensor_layout(config)
+    forms = forms_of(layout, dict(types), weights)
+    total = sum(num_bytes(fused, forms[fused.name], element_bytes) for fused in layout)
+    return total, main_form(layout, forms)
 
 
 @lru_cache(maxsize=64)  # to find what fits it is asked hundreds of times

@@ -7,13 +7,14 @@ Everything here runs on the one thread that runs torch.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING
 
 from localpaged.models.dequantise import dequantise, is_plain
 from localpaged.models.four_bit import is_four_bit, pack_four_bit
 from localpaged.models.progress import Progress
+from localpaged.models.quantise import empty_quantised
 from localpaged.models.raw_tensor import RawTensor
 from localpaged.models.tensor_files import TensorFiles
 from localpaged.models.tensor_layout import (
@@ -23,6 +24,7 @@ from localpaged.models.tensor_layout import (
     TensorPlace,
     tensor_layout,
 )
+from localpaged.models.weight_forms import DENSE, Asked, Form, forms_of
 
 if TYPE_CHECKING:
     import torch
@@ -44,6 +46,7 @@ def load_state(
     dtype: torch.dtype,
     projection_dtype: torch.dtype | None = None,
     with_four_bit: bool = False,
+    weights: Asked = DENSE,
     device: torch.device | None = None,
     on_progress: Progress | None = None,
 ) -> dict[str, torch.Tensor]:
@@ -52,6 +55,8 @@ def load_state(
     With a `device` it is made there, chunk by chunk: host memory never has more than a chunk.
     The layers' matrices may have a dtype of their own. `with_four_bit` adds those whose file
     has them in 4 bits a second time, unexpanded, as NAME.four_bit and NAME.four_bit_scales.
+    `weights` are what matrices are kept in for a card, see `weight_forms`: NAME.int8 or NAME.int4
+    and their scales instead of NAME.weight.
     Raises BadModelFile when a file has changed since the model was opened.
     """
     import torch
@@ -62,8 +67,19 @@ def load_state(
     read_into = _read_into if device is None else _read_over
     done = 0
     state: dict[str, torch.Tensor] = {}
+    layout = tensor_layout(opened.config)
+    forms = forms_of(layout, {name: place.type for name, place in places.items()}, weights)
+
+    def tell(place: TensorPlace) -> None:
+        nonlocal done
+        done += place.num_bytes
+        report(LOADING, done, total)
+
     with closing(TensorFiles(opened.files)) as files, _torch_threads(opened.num_parameters):
-        for fused in tensor_layout(opened.config):
+        for fused in layout:
+            if (form := forms[fused.name]) != DENSE:
+                state |= _quantised(opened, files, fused, form, device=device, tell=tell)
+                continue
             is_projection = fused.projection is not None
             own_dtype = projection_dtype if is_projection else None
             whole = torch.empty(fused.shape, dtype=own_dtype or dtype, device=device)
@@ -77,8 +93,7 @@ def load_state(
                 if heads := _interleaved_heads(opened, part):
                     rows.copy_(_halves_of_pairs(rows, heads))
                 row += part.shape[0]
-                done += places[part.name].num_bytes
-                report(LOADING, done, total)
+                tell(places[part.name])
             state[fused.name] = whole
             if with_four_bit and is_projection:
                 state.update(_four_bit(opened, files, fused))
@@ -88,6 +103,36 @@ def load_state(
             state[ROPE_FACTORS] = factors
             report(LOADING, total, total)
     return state
+
+
+def _quantised(
+    opened: OpenedModel,
+    files: TensorFiles,
+    fused: FusedTensor,
+    form: Form,
+    *,
+    device: torch.device | None,
+    tell: Callable[[TensorPlace], None],
+) -> dict[str, torch.Tensor]:
+    """Read a matrix by the chunk, each rounded where it is to lie."""
+    made = empty_quantised(fused.shape, form, device)
+    first = 0
+    for part in fused.parts:
+        place, count = opened.places[part.name], part.shape[0]
+        row_bytes = place.num_bytes // count
+        step = max(1, DEVICE_CHUNK_ITEMS // part.shape[1])
+        for start in range(0, count, step):
+            raw = _read_bytes(files, place, start, min(step, count - start), row_bytes)
+            made.put(first + start, place.type, raw)
+        if heads := _interleaved_heads(opened, part):
+            rows = slice(first, first + count)
+            made.numbers[rows] = _halves_of_pairs(made.numbers[rows], heads)
+            scales = made.scales[:, rows].transpose(0, 1).contiguous()
+            made.scales[:, rows] = _halves_of_pairs(scales, heads).transpose(0, 1)
+        first += count
+        tell(place)
+    stem = fused.name.removesuffix(".weight")
+    return {f"{stem}.{form}": made.numbers, f"{stem}.{form}_scales": made.scales}
 
 
 @contextmanager
@@ -184,12 +229,21 @@ def _read_rows(
     """Read and dequantise rows of a tensor of `num_rows`, from row `start` on."""
     import torch
 
-    row_bytes = place.num_bytes // num_rows
-    raw = torch.empty((rows.shape[0], row_bytes), dtype=torch.uint8)
-    files.read(place, start * row_bytes, memoryview(raw.numpy()))
+    raw = _read_bytes(files, place, start, rows.shape[0], place.num_bytes // num_rows)
     if is_plain(place.type) or rows.dtype == torch.float32:
         dequantise(place.type, raw, rows)
     else:
         numbers = torch.empty(rows.shape, dtype=torch.float32)
         dequantise(place.type, raw, numbers)
         rows.copy_(numbers)
+
+
+def _read_bytes(
+    files: TensorFiles, place: TensorPlace, start: int, count: int, row_bytes: int
+) -> torch.Tensor:
+    """Return `count` rows as the file has them, from row `start` on, uint8 [count, row bytes]."""
+    import torch
+
+    raw = torch.empty((count, row_bytes), dtype=torch.uint8)
+    files.read(place, start * row_bytes, memoryview(raw.numpy()))
+    return raw

@@ -15,6 +15,8 @@ from testkit.gguf_files import save_tiny_gguf
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from localpaged.models.weight_forms import Asked
+
 CHUNK_ITEMS = 1_000
 
 
@@ -58,4 +60,16 @@ def test_the_host_has_a_chunk_at_most(tmp_path: Path):
         state = weights.load_state(opened, dtype=torch.float16, device=torch.device("meta"))
     assert {tensor.device.type for tensor in state.values()} == {"meta"}
     assert state["embed.weight"].nbytes > 10 * 4 * CHUNK_ITEMS
+    assert 0 < sizes.largest <= 4 * CHUNK_ITEMS
+
+
+@pytest.mark.parametrize("form", ["int8", "int4"])
+def test_the_host_has_a_chunk_of_what_is_rounded_on_its_way(tmp_path: Path, form: Asked):
+    opened = open_model(save_tiny_gguf(tmp_path, "llama"))
+    with HostSizes() as sizes:
+        state = weights.load_state(
+            opened, dtype=torch.float16, weights=form, device=torch.device("meta")
+        )
+    assert {tensor.device.type for tensor in state.values()} == {"meta"}
+    assert state["embed.int8"].nbytes > 4 * 4 * CHUNK_ITEMS
     assert 0 < sizes.largest <= 4 * CHUNK_ITEMS
