@@ -28,6 +28,21 @@ def test_paged_attention(rows, window, is_shuffled, dtype):
     torch.testing.assert_close(got, want, atol=atol, rtol=rtol)
 
 
+@pytest.mark.parametrize("rows", ROWS.values(), ids=ROWS.keys())
+@pytest.mark.parametrize("window", [None, 5, 40])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_paged_attention_with_a_cap(rows, window, dtype):
+    queries, kv, batch = build(rows, dtype=dtype)
+    numbers = {"scale": 2.0, "window": window, "softcap": 3.0}
+    got = paged_attention(queries, kv, batch, **numbers)
+    want = reference.paged_attention(queries, kv, batch, **numbers)
+    atol, rtol = TOLERANCE[dtype]
+    torch.testing.assert_close(got, want, atol=atol, rtol=rtol)
+    uncapped = paged_attention(queries, kv, batch, scale=2.0, window=window)
+    is_one_token = window == 1 or all(seq_len == 1 for _, seq_len in rows)
+    assert is_one_token or not torch.allclose(got, uncapped, atol=0.1)
+
+
 @pytest.mark.parametrize("dim", [64, 80, 96, 112, 128])
 @pytest.mark.parametrize(("kv_heads", "group"), [(1, 1), (3, 3), (1, 8), (4, 1)])
 def test_paged_attention_of_every_head_shape(dim, kv_heads, group):

@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 TRITON, TORCH, REFERENCE = "triton", "torch", "reference"
 
 
-def implementation_on(device_type: str, *, has_extras: bool = False) -> str:
+def implementation_on(device_type: str, *, has_sinks: bool = False) -> str:
     """Return what attends on a device, by torch's name of its type.
 
-    `has_extras` are a soft-cap or sinks, which on the CPU are the slow reference's alone.
+    Sinks are, on the CPU, the slow reference's alone.
     """
     if device_type == "cuda":
         return TRITON
-    return REFERENCE if has_extras else TORCH
+    return REFERENCE if has_sinks else TORCH
 
 
 def paged_attention(
@@ -39,14 +39,13 @@ def paged_attention(
 ) -> torch.Tensor:
     """Return each query's attention over its own sequence; see `reference.paged_attention`.
 
-    A GPU gets Triton's kernels; on the CPU a soft-cap and sinks are the slow reference's alone.
+    A GPU gets Triton's kernels; on the CPU sinks are the slow reference's alone.
     Raises UnsupportedShape, with expected and got, when queries, cache and batch do not fit.
     """
     _check(queries, kv, batch)
     check_scales(kv, kv_scales)
     # Deferred: importing the package must import neither torch nor triton.
-    has_extras = softcap is not None or sinks is not None
-    implementation = implementation_on(queries.device.type, has_extras=has_extras)
+    implementation = implementation_on(queries.device.type, has_sinks=sinks is not None)
     if implementation == TRITON:
         from localpaged_kernels.paged_attention import triton_impl
 
@@ -82,6 +81,7 @@ def paged_attention(
         scale=scale,
         window=window,
         kv_scales=kv_scales,
+        softcap=softcap,
     )
 
 
