@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
 
+from localpaged.models.control_words import ControlWords
 from localpaged.models.tokenizer_data import ControlToken
 
 # Noncharacters and private ones: hardly ever in a message. A message that has some all the same
@@ -25,9 +26,8 @@ class ControlText:
 
     def __init__(self, controls: Sequence[ControlToken]) -> None:
         self._by_text = {control.text: control for control in controls}
-        self._any = _alternatives(self._by_text)
-        hidden = [control.text for control in controls if control.is_hidden]
-        self._hidden = _alternatives(hidden)
+        self._any = ControlWords(self._by_text)
+        self._hidden = ControlWords([control.text for control in controls if control.is_hidden])
 
     def marks(self, texts: Iterable[str]) -> Marks:
         """Return four characters that are in none of `texts`."""
@@ -39,32 +39,36 @@ class ControlText:
     def wrap(self, text: str, marks: Marks, *, only_hidden: bool) -> str:
         """Return `text` with its control words wrapped in the first two marks."""
         words = self._hidden if only_hidden else self._any
-        return words.sub(lambda match: f"{marks[0]}{match[0]}{marks[1]}", text)
+        return words.wrapped(text, marks[0], marks[1])
 
     def split(self, rendered: str, marks: Marks) -> Iterator[str | ControlToken]:
         """Yield the runs of plain text, marks removed, and the control tokens between them."""
         start, end, *_ = marks
-        word = self._any.pattern
-        pattern = re.compile(f"{start}(?:{word}){end}|(?P<control>{word})|[{start}{end}]")
+        candidates = re.compile(f"[{re.escape(start + end + self._any.first_characters)}]")
         text: list[str] = []
-        position = 0
-        for match in pattern.finditer(rendered):
-            text.append(rendered[position : match.start()])
-            position = match.end()
-            if match["control"] is None:
-                text.append(match[0].strip(start + end))
+        done = position = 0
+        while (found := candidates.search(rendered, position)) is not None:
+            place, character = found.start(), found[0]
+            position = place + 1
+            if character in (start, end):
+                text.append(rendered[done:place])
+                if character == start and (
+                    word := self._any.at(rendered, position, followed_by=end)
+                ):
+                    text.append(word)
+                    position += len(word) + len(end)
+                done = position
                 continue
-            control = self._by_text[match["control"]]
-            before = "".join(text)
+            if (word := self._any.at(rendered, place)) is None:
+                continue
+            control = self._by_text[word]
+            before = "".join((*text, rendered[done:place]))
             yield before.rstrip() if control.strips_left else before
             yield control
             text.clear()
+            position = place + len(word)
             if control.strips_right:
                 position += len(rendered[position:]) - len(rendered[position:].lstrip())
-        text.append(rendered[position:])
+            done = position
+        text.append(rendered[done:])
         yield "".join(text)
-
-
-def _alternatives(words: Iterable[str]) -> re.Pattern[str]:
-    longest_first = sorted(words, key=len, reverse=True)
-    return re.compile("|".join(map(re.escape, longest_first)) or "(?!)")
