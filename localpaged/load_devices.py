@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -27,6 +28,8 @@ OnLoad = Callable[[LoadEvent], None]
 
 SIGNS_OF_A_CARD = (Path("/proc/driver/nvidia/version"), Path("/dev/dxg"))
 """An NVIDIA driver, and that of Windows below a Linux of its own."""
+
+ROUNDING = "Rounding weights to 8 bits"
 
 LOOKING_S = 1.0
 """How old what is told of a card's memory may be: a picture is made after each step."""
@@ -157,13 +160,18 @@ def _rounded_weights(
     from localpaged.engine import eight_bit
     from localpaged.models import dequantise, weights
     from localpaged.models.kept_weights import KeptWeights
+    from localpaged.models.unread_state import UnreadState
 
     kept = KeptWeights(opened, made_by=(eight_bit, dequantise, weights), budget_bytes=disk_bytes)
     state = kept.read(lambda done, total: on_load(LoadEvent(weights.LOADING, done, total, "bytes")))
     if state is None:
-        state = _weights(opened, fit, None, on_load)
-        on_load(LoadEvent("Rounding weights to 8 bits"))
-        state = eight_bit.to_eight_bit(opened.config, state)
+        reader = weights.StateReader(
+            opened,
+            dtype=fit.formats.activations,
+            on_progress=lambda _, done, total: on_load(LoadEvent(ROUNDING, done, total, "bytes")),
+        )
+        with closing(reader):
+            state = eight_bit.to_eight_bit(opened.config, UnreadState(reader))
         kept.write(state)
     return state
 

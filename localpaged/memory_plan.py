@@ -121,16 +121,28 @@ def draws_bytes(config: DecoderConfig, *, max_running: int) -> int:
     return 4 * (1 + SAMPLER_COPIES) * max_running * config.vocab_size
 
 
-def rounding_bytes(config: DecoderConfig) -> int:
-    """Return what rounding to 8 bits takes beside the weights in 16 bits, while it lasts.
+def eight_bit_bytes(config: DecoderConfig) -> int:
+    """Return what a model takes whose projections and head are in 8 bits, embeddings in 16.
 
-    The embeddings and a head that is made of them are turned each in its own way. Then there is a
-    layer in float32 three times, or the head as the graph that it becomes and what that is made of.
+    A head that is made of the embeddings is turned in a way of its own.
     """
     words = config.vocab_size * config.hidden_size
+    return config.num_layers * _layer_numbers(config) + (1 + 2) * words
+
+
+def rounding_bytes(config: DecoderConfig) -> int:
+    """Return what rounding to 8 bits takes beside the rounded weights, while it lasts.
+
+    It is a layer in 16 bits and, one after the other, three times in float32; or the head in 16
+    bits as it was and as it is turned.
+    """
+    words = config.vocab_size * config.hidden_size
+    return max((2 + 3 * 4) * _layer_numbers(config), 4 * words)
+
+
+def _layer_numbers(config: DecoderConfig) -> int:
     attention = (config.qkv_rows + config.num_heads * config.head_dim) * config.hidden_size
-    layer = attention + 3 * config.intermediate_size * config.hidden_size
-    return 2 * words * config.is_tied + max(3 * 4 * layer, 4 * words)
+    return attention + 3 * config.intermediate_size * config.hidden_size
 
 
 def card_working_bytes(config: DecoderConfig, *, step_tokens: int, max_running: int) -> int:

@@ -22,6 +22,7 @@ from localpaged.memory_plan import (
     MemoryPlan,
     card_reserve_bytes,
     card_working_bytes,
+    eight_bit_bytes,
     graph_bytes,
     rounding_bytes,
     working_bytes,
@@ -129,8 +130,9 @@ def fixed_plan(opened: ModelSize, formats: NumberFormats, room: Room) -> MemoryP
             graph_bytes(config, max_running=max_running),
             card_reserve_bytes(config),
         )
-    # The 4-bit copies are the file's own numbers; the dense ones are counted at their widest.
-    copies = opened.file_bytes if formats.has_four_bit else 0
     if formats.has_eight_bit:
-        copies = rounding_bytes(config)
-    return MemoryPlan(weights + copies, 0, working_bytes(config, step_tokens=step_tokens))
+        weights = eight_bit_bytes(config) + rounding_bytes(config)
+    elif formats.has_four_bit:
+        # they are the file's own numbers; the dense ones are counted at their widest
+        weights += opened.file_bytes
+    return MemoryPlan(weights, 0, working_bytes(config, step_tokens=step_tokens))

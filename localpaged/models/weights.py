@@ -59,50 +59,111 @@ def load_state(
     and their scales instead of NAME.weight.
     Raises BadModelFile when a file has changed since the model was opened.
     """
-    import torch
-
-    report = on_progress or (lambda stage, done, total: None)
-    places = opened.places
-    total = sum(place.num_bytes for place in places.values())
-    read_into = _read_into if device is None else _read_over
-    done = 0
-    state: dict[str, torch.Tensor] = {}
-    layout = tensor_layout(opened.config)
-    forms = forms_of(layout, {name: place.type for name, place in places.items()}, weights)
-
-    def tell(place: TensorPlace) -> None:
-        nonlocal done
-        done += place.num_bytes
-        report(LOADING, done, total)
-
-    with closing(TensorFiles(opened.files)) as files, _torch_threads(opened.num_parameters):
-        for fused in layout:
-            if (form := forms[fused.name]) != DENSE:
-                state |= _quantised(opened, files, fused, form, device=device, tell=tell)
-                continue
-            is_projection = fused.projection is not None
-            own_dtype = projection_dtype if is_projection else None
-            whole = torch.empty(fused.shape, dtype=own_dtype or dtype, device=device)
-            row = 0
-            for part in fused.parts:
-                rows = whole[row : row + part.shape[0]]
-                if fused.is_norm and opened.has_norms_less_one:
-                    rows.copy_(_one_more(files, places[part.name]))
-                else:
-                    read_into(files, places[part.name], rows)
-                if heads := _interleaved_heads(opened, part):
-                    rows.copy_(_halves_of_pairs(rows, heads))
-                row += part.shape[0]
-                tell(places[part.name])
-            state[fused.name] = whole
-            if with_four_bit and is_projection:
-                state.update(_four_bit(opened, files, fused))
-        if (place := places.get(ROPE_FACTORS)) is not None:
-            factors = torch.empty(place.shape, dtype=torch.float32, device=device)
-            read_into(files, place, factors)
-            state[ROPE_FACTORS] = factors
-            report(LOADING, total, total)
+    with closing(
+        StateReader(
+            opened,
+            dtype=dtype,
+            projection_dtype=projection_dtype,
+            with_four_bit=with_four_bit,
+            weights=weights,
+            device=device,
+            on_progress=on_progress,
+        )
+    ) as reader:
+        state: dict[str, torch.Tensor] = {}
+        for name in reader.names:
+            state |= reader.read(name)
     return state
+
+
+class StateReader:
+    """Reads the tensors of `load_state` one by one. The thread that runs torch; close it."""
+
+    def __init__(
+        self,
+        opened: OpenedModel,
+        *,
+        dtype: torch.dtype,
+        projection_dtype: torch.dtype | None = None,
+        with_four_bit: bool = False,
+        weights: Asked = DENSE,
+        device: torch.device | None = None,
+        on_progress: Progress | None = None,
+    ) -> None:
+        self._opened = opened
+        self._dtype = dtype
+        self._projection_dtype = projection_dtype or dtype
+        self._with_four_bit = with_four_bit
+        self._device = device
+        self._report = on_progress or (lambda stage, done, total: None)
+        self._files = TensorFiles(opened.files)
+        layout = tensor_layout(opened.config)
+        types = {name: place.type for name, place in opened.places.items()}
+        self._forms = forms_of(layout, types, weights)
+        self._fused = {fused.name: fused for fused in layout}
+        self._done_bytes = 0
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What there is, in the order of computation."""
+        return (*self._fused, *([ROPE_FACTORS] if ROPE_FACTORS in self._opened.places else []))
+
+    def read(self, name: str) -> dict[str, torch.Tensor]:
+        """Return a tensor under its name, or the forms of it that were asked for under theirs.
+
+        Raises BadModelFile when a file has changed since the model was opened.
+        """
+        with _torch_threads(self._opened.num_parameters):
+            if name == ROPE_FACTORS:
+                return {name: self._rope_factors()}
+            fused = self._fused[name]
+            if (form := self._forms[name]) != DENSE:
+                return _quantised(
+                    self._opened, self._files, fused, form, device=self._device, tell=self._tell
+                )
+            state = {name: self._dense(fused)}
+            if self._with_four_bit and fused.projection is not None:
+                state |= _four_bit(self._opened, self._files, fused)
+            return state
+
+    def close(self) -> None:
+        """Close the model's files."""
+        self._files.close()
+
+    def _dense(self, fused: FusedTensor) -> torch.Tensor:
+        import torch
+
+        dtype = self._dtype if fused.projection is None else self._projection_dtype
+        whole = torch.empty(fused.shape, dtype=dtype, device=self._device)
+        row = 0
+        for part in fused.parts:
+            rows = whole[row : row + part.shape[0]]
+            if fused.is_norm and self._opened.has_norms_less_one:
+                rows.copy_(_one_more(self._files, self._opened.places[part.name]))
+            else:
+                self._read_into(part.name, rows)
+            if heads := _interleaved_heads(self._opened, part):
+                rows.copy_(_halves_of_pairs(rows, heads))
+            row += part.shape[0]
+            self._tell(self._opened.places[part.name])
+        return whole
+
+    def _rope_factors(self) -> torch.Tensor:
+        import torch
+
+        place = self._opened.places[ROPE_FACTORS]
+        factors = torch.empty(place.shape, dtype=torch.float32, device=self._device)
+        self._read_into(ROPE_FACTORS, factors)
+        self._tell(place)
+        return factors
+
+    def _read_into(self, name: str, out: torch.Tensor) -> None:
+        read = _read_into if self._device is None else _read_over
+        read(self._files, self._opened.places[name], out)
+
+    def _tell(self, place: TensorPlace) -> None:
+        self._done_bytes += place.num_bytes
+        self._report(LOADING, self._done_bytes, self._opened.file_bytes)
 
 
 def _quantised(

@@ -19,7 +19,13 @@ from localpaged.engine.events import (
 )
 from localpaged.engine.finish_reason import FinishReason
 from localpaged.errors import BadModelFile, ModelNotFound, NoRoom
-from localpaged.memory_plan import MemoryPlan, rounding_bytes, working_bytes
+from localpaged.memory_plan import (
+    MemoryPlan,
+    eight_bit_bytes,
+    rounding_bytes,
+    working_bytes,
+)
+from localpaged.models.opened_model import count_parameters
 from testkit.engine_runs import make_core, make_request
 from testkit.fake_runner import FakeRunner
 from testkit.watcher import Watcher
@@ -243,10 +249,17 @@ def test_working_memory_grows_with_the_step():
     assert small > 4 * 64 * 1_000
 
 
-def test_rounding_to_eight_bits_counts_a_second_form_of_shared_embeddings():
+def test_rounding_to_eight_bits_is_counted_beside_what_becomes_of_it():
     tied = DecoderConfig("llama", 49_152, 576, 1_536, 30, 9, 3, 64, 8_192, 1e-5, 1e4, is_tied=True)
     words = 49_152 * 576
-    assert rounding_bytes(tied) == (2 + 4) * words
-    assert rounding_bytes(replace(tied, is_tied=False)) == 4 * words
+    assert rounding_bytes(tied) == rounding_bytes(replace(tied, is_tied=False)) == 4 * words
     large_layers = replace(tied, intermediate_size=100_000)
-    assert rounding_bytes(large_layers) > 6 * words
+    assert rounding_bytes(large_layers) > 4 * words
+    assert eight_bit_bytes(tied) == count_parameters(tied) - norms(tied) + 2 * words
+    apart = replace(tied, is_tied=False)
+    assert eight_bit_bytes(apart) == count_parameters(apart) - norms(apart) + words
+
+
+def norms(config):
+    """Numbers that are in no matrix."""
+    return (2 * config.num_layers + 1) * config.hidden_size
