@@ -65,7 +65,7 @@ def kv_identity(opened: OpenedModel, kv: KVStorage, *, weights: str, compute: st
     config = opened.config
     # The same operators round otherwise on another processor, or in another release.
     machine = f"torch {torch.__version__} {torch.backends.cpu.get_cpu_capability()}"
-    decoder = f"{config} {opened.has_interleaved_rope}"
+    decoder = f"{config} {opened.has_interleaved_rope} {opened.has_norms_less_one}"
     facts = (
         ("weights", weights),
         ("decoder", hashlib.blake2b(decoder.encode(), digest_size=16).hexdigest()),

@@ -33,6 +33,17 @@ MODELS = {
     "three of three, no power of two": {"num_heads": 9, "num_kv_heads": 3},
     "a window": {"sliding_window": 400},
     "norms of queries and keys": {"has_qk_norm": True},
+    "windows in some layers, norms behind, caps": {
+        "num_layers": 2,
+        "sliding_window": 400,
+        "full_layers": (1,),
+        "local_rope_theta": 100.0,
+        "has_post_norms": True,
+        "activation": "gelu_tanh",
+        "embed_scale": 2.0,
+        "attention_softcap": 5.0,
+        "logit_softcap": 3.0,
+    },
 }
 
 

@@ -25,6 +25,9 @@ pytestmark = pytest.mark.skipif(
 PROMPT = torch.randint(3, 300, (40,), generator=torch.Generator().manual_seed(1)).tolist()
 TINY = {"num_hidden_layers": 1, "hidden_size": 32, "intermediate_size": 32, "head_dim": 16}
 MAX_TOKENS = 5
+# Of two layers one has a window that the prompts go beyond, and shares no beginning.
+MIXED = {"num_hidden_layers": 2, "sliding_window": 18}
+FAMILIES = {"qwen3": {}, "gemma2": MIXED}
 
 
 def generate(folder, prompt):
@@ -41,9 +44,12 @@ def generate(folder, prompt):
     return output[0, len(prompt) :].tolist()
 
 
-def test_chats_with_hits_in_a_pool_too_small_answer_as_transformers_does(tmp_path, monkeypatch):
+@pytest.mark.parametrize("family", FAMILIES)
+def test_chats_with_hits_in_a_pool_too_small_answer_as_transformers_does(
+    tmp_path, monkeypatch, family
+):
     monkeypatch.setattr(beginnings, "SMALLEST_SAVING_TOKENS", 16)
-    save_tiny_model(tmp_path, "qwen3", **TINY)
+    save_tiny_model(tmp_path, family, **{**TINY, **FAMILIES[family]})
     decoder, _ = load_decoder(tmp_path, operators=triton_operators())
     device = FakeDevice()
     core = make_decoder_core(

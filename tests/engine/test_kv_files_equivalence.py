@@ -59,6 +59,7 @@ class Life:
         ("llama", torch.int8, load_decoder),
         ("qwen3", torch.float32, load_decoder),
         ("mistral", torch.float32, load_decoder),
+        ("gemma3", torch.float32, load_decoder),
         pytest.param("llama", torch.bfloat16, load_eight_bit, marks=needs_eight_bit),
     ],
 )

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from localpaged import kv_keeping
+from localpaged.decoder_config import LinearRopeScaling
 from localpaged.engine.kv_storage import KVStorage
 from localpaged.kv_keeping import kv_identity
 from localpaged.models.open_model import open_model
@@ -59,12 +60,25 @@ def test_every_way_to_compute_has_its_own(opened, change):
         {"num_heads": 8},
         {"rms_norm_eps": 1e-3},
         {"has_qk_norm": True},
+        {"rope_scaling": LinearRopeScaling(2.0)},
+        {"full_layers": (1,)},
+        {"local_rope_theta": 1e3},
+        {"activation": "gelu_tanh"},
+        {"has_post_norms": True},
+        {"embed_scale": 8.0},
+        {"query_scale": 0.5},
+        {"attention_softcap": 50.0},
+        {"logit_softcap": 30.0},
     ],
     ids=str,
 )
 def test_every_decoder_has_its_own(opened, change):
     other = replace(opened, config=replace(opened.config, **change))
     assert fingerprint(other) != fingerprint(opened)
+
+
+def test_the_same_numbers_may_mean_other_norms(opened):
+    assert fingerprint(replace(opened, has_norms_less_one=True)) != fingerprint(opened)
 
 
 @pytest.mark.parametrize("name", ["__version__", "COMPUTATION"])
