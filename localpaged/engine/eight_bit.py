@@ -6,6 +6,11 @@ A few channels of a transformer carry numbers a hundred times as large as the ot
 matrix H, which spreads what sticks out over its block. H is its own inverse and keeps lengths, so
 an RMS norm does not notice. Where the norms' weights are folded into the projections behind them,
 all turns but one are folded into weights, too; only what `down` reads is turned while it runs.
+
+A model that normalises what it adds (Gemma) has channels in its hidden states that are louder still
+by far, which the weights of the norms before projections take back. With those folded away and the
+loud ones turned, its perplexity is 13 to 40 times what it was. So its hidden states stay as they
+are, norms have their weights, and what a projection reads is turned behind the norm.
 """
 
 from __future__ import annotations
@@ -32,12 +37,7 @@ PROJECTIONS = ("qkv.weight", "o.weight", "gate_up.weight", "down.weight", "head.
 
 
 def can_be_eight_bit(config: DecoderConfig) -> bool:
-    """Whether this processor adds products of 8-bit numbers fast, and the model allows it.
-
-    Norms behind attention and MLP are not in the steps that are compiled.
-    """
-    if config.has_post_norms:
-        return False
+    """Whether this processor adds products of 8-bit numbers fast, and the model allows it."""
     widths = (config.hidden_size, config.intermediate_size, config.head_dim)
     blocks = [_block_of(width) for width in widths]
     return has_team_steps() and min(blocks) >= SMALLEST_BLOCK
@@ -77,7 +77,7 @@ def to_eight_bit(
 def turned(
     config: DecoderConfig, state: MutableMapping[str, torch.Tensor]
 ) -> dict[str, torch.Tensor]:
-    """Return a state dict that computes the same, but for rounding: turned, without norm weights.
+    """Return a state dict that computes the same, but for rounding: turned, with norms folded in.
 
     `state` is emptied on the way, so that no tensor is held twice for long.
     """
@@ -96,12 +96,19 @@ def _turned_parts(
     embed = state.pop("embed.weight")
     dtype = embed.dtype
     head = embed if config.is_tied else state.pop("head.weight")
-    norm = state.pop("norm.weight").float()
+    norm = state.pop("norm.weight")
+    folded: torch.Tensor | float = norm.float()
+    if config.has_post_norms:
+        folded = 1.0
+        yield {"read.turn": hidden, "norm.weight": norm}
     yield {
-        "head.weight": _in_pieces(head, lambda rows: turn(rows.float() * norm, hidden).to(dtype))
+        "head.weight": _in_pieces(head, lambda rows: turn(rows.float() * folded, hidden).to(dtype))
     }
     del head
-    yield {"embed.weight": _in_pieces(embed, lambda rows: turn(rows.float(), hidden).to(dtype))}
+    if config.has_post_norms:
+        yield {"embed.weight": embed}
+    else:
+        yield {"embed.weight": _in_pieces(embed, lambda rows: turn(rows.float(), hidden).to(dtype))}
     del embed
     for index in range(config.num_layers):
         prefix = f"layers.{index}."
@@ -135,16 +142,19 @@ def _turned_layer(
     config: DecoderConfig, layer: dict[str, torch.Tensor], hidden: torch.Tensor, inner: torch.Tensor
 ) -> dict[str, torch.Tensor]:
     heads = hadamard(_block_of(config.head_dim))
-    attn_norm, mlp_norm = layer.pop("attn_norm.weight"), layer.pop("mlp_norm.weight")
+    for name, norm in (("qkv.weight", "attn_norm.weight"), ("gate_up.weight", "mlp_norm.weight")):
+        if not config.has_post_norms:
+            layer[name] = layer[name] * layer.pop(norm)
+        layer[name] = turn(layer[name], hidden)
     first_value = (config.num_heads + config.num_kv_heads) * config.head_dim
-    qkv = turn(layer["qkv.weight"] * attn_norm, hidden)
-    qkv[first_value:] = turn(qkv[first_value:].t(), heads).t()
-    layer["qkv.weight"] = qkv
+    values = layer["qkv.weight"][first_value:]
+    values[:] = turn(values.t(), heads).t()
     if (bias := layer.get("qkv.bias")) is not None:
         bias[first_value:] = turn(bias[None, first_value:], heads)[0]
-    layer["o.weight"] = turn(turn(layer["o.weight"], heads).t(), hidden).t()
-    layer["gate_up.weight"] = turn(layer["gate_up.weight"] * mlp_norm, hidden)
-    layer["down.weight"] = turn(turn(layer["down.weight"], inner).t(), hidden).t()
+    for name, block in (("o.weight", heads), ("down.weight", inner)):
+        layer[name] = turn(layer[name], block)
+        if not config.has_post_norms:
+            layer[name] = turn(layer[name].t(), hidden).t()
     layer["down.turn"] = inner
     return layer
 

@@ -12,7 +12,8 @@ State dict, all of one dtype; D = head_dim, H = heads, G = KV heads:
   rope_factors [D/2] float32, optional
 Beside a projection's .weight there may be .four_bit and .four_bit_scales, see `linear`.
 A model in 8 bits (see `eight_bit`) has .eight_bit and .eight_bit_scales instead of the weights of
-projections and head, down.turn, and no norms but q_norm and k_norm; `team_decoder` computes it.
+projections and head, down.turn, and no norms but q_norm and k_norm; one that normalises what it
+adds has all of its norms and read.turn. `team_decoder` computes it.
 """
 
 from __future__ import annotations

@@ -16,22 +16,26 @@ from localpaged.engine.drawing import select_likeliest
 from localpaged.engine.eight_bit_matrix import load_matrices
 from localpaged.engine.kv_storage import KVStorage, LayerKV
 from localpaged.engine.operators import torch_operators
-from localpaged.engine.rope import RopeTable
+from localpaged.engine.team_views import Plan, plan_views, views_of
 from localpaged_kernels.cpu_step.attention import scratch_bytes
 from localpaged_kernels.cpu_step.candidates import can_select, likeliest
 from localpaged_kernels.cpu_step.huge_pages import Room, room_for
 from localpaged_kernels.cpu_step.llvm_code import BFLOAT16, FLOAT32, INT8, LANES
 from localpaged_kernels.cpu_step.step import (
+    ATTN_NORM,
+    ATTN_POST_NORM,
     HEAD,
     K_NORM,
     KV,
     KV_SCALES,
     LAYER_SIZE,
     LAYERS,
+    MLP_NORM,
+    MLP_POST_NORM,
     Q_NORM,
+    VIEW,
 )
 from localpaged_kernels.cpu_step.threads import Team, prepare
-from localpaged_kernels.cpu_step.units import plan_units
 
 
 def select_compiled(
@@ -51,6 +55,15 @@ def select_compiled(
 KV_KINDS = {torch.float32: FLOAT32, torch.bfloat16: BFLOAT16, torch.int8: INT8}
 
 PROJECTIONS = ("qkv", "o", "gate_up", "down")
+
+NORMS = {
+    "q_norm": Q_NORM,
+    "k_norm": K_NORM,
+    "attn_norm": ATTN_NORM,
+    "attn_post_norm": ATTN_POST_NORM,
+    "mlp_norm": MLP_NORM,
+    "mlp_post_norm": MLP_POST_NORM,
+}
 
 FEWEST_ROWS = 64
 """Tokens of a step that there is always room for."""
@@ -73,18 +86,17 @@ class TeamDecoder:
         self._embed = state["embed.weight"]
         names = [f"layers.{i}.{name}" for i in range(config.num_layers) for name in PROJECTIONS]
         self._matrices = load_matrices(state, [*names, "head"])
-        self._rope = RopeTable(config, dtype=torch.float32, factors=state.get("rope_factors"))
-        self._head_norms = [
-            [state[f"layers.{i}.{name}.weight"].float() for name in ("q_norm", "k_norm")]
-            if f"layers.{i}.q_norm.weight" in state
-            else []
-            for i in range(config.num_layers)
-        ]
+        self._views, self._view_of = views_of(config, state.get("rope_factors"))
+        self._norms = {
+            name: tensor.float() for name, tensor in state.items() if name.endswith("norm.weight")
+        }
         self._group = config.num_heads // config.num_kv_heads
         self._team = Team(threads)
         self._addresses = self._told_layers()
         self._told_kv: tuple[LayerKV, ...] = ()
-        self._scratch = self._tell_model(turn_block=len(state["layers.0.down.turn"]))
+        self._scratch = self._tell_model(
+            turn_block=len(state["layers.0.down.turn"]), read_block=len(state.get("read.turn", ()))
+        )
         self._num_rows = self._num_parts = 0
         self._rooms: dict[str, Room] = {}
         self._make_rows(FEWEST_ROWS)
@@ -95,25 +107,20 @@ class TeamDecoder:
         attention, job = batch.attention, self._team.job
         assert attention.block_size == LANES
         hidden = F.embedding(batch.token_ids, self._embed).float()
+        if self.config.embed_scale != 1:
+            hidden *= self.config.embed_scale
         tables = torch.cat(attention.tables).numpy()
-        lens = np.fromiter(map(len, attention.tables), np.int64)
-        units, members, first_parts, num_parts, parts = plan_units(
-            np.array(attention.query_lens, np.int64),
-            np.array(attention.seq_lens, np.int64),
-            tables,
-            lens.cumsum() - lens,
-            self._group,
-            self.config.sliding_window or 0,
-            self._team.threads,
+        plans = plan_views(
+            self._views, attention, tables, group=self._group, threads=self._team.threads
         )
         self._tell_kv(kv)
         self._make_rows(len(hidden))
-        self._make_parts(parts)
-        job["units"], job["members"] = units.ctypes.data, members.ctypes.data
-        job["first_parts"], job["num_parts"] = first_parts.ctypes.data, num_parts.ctypes.data
-        job["tables"], job["num_units"] = tables.ctypes.data, len(units)
+        self._make_parts(max(plan[-1] for plan in plans))
+        job["tables"] = tables.ctypes.data
         job["positions"], job["slots"] = batch.positions.data_ptr(), batch.slots.data_ptr()
-        self._run(LAYERS, hidden)
+        self._tell(LAYERS, hidden)
+        self._tell_views(plans, positions=max(attention.seq_lens))
+        self._team.run()
         return hidden
 
     def logits(self, hidden: torch.Tensor) -> torch.Tensor:
@@ -123,13 +130,27 @@ class TeamDecoder:
         logits = torch.empty(len(hidden), head.padded)
         self._make_rows(len(hidden))
         self._team.job["logits"] = logits.data_ptr()
-        self._run(HEAD, hidden)
+        self._tell(HEAD, hidden)
+        self._team.run()
         return logits[:, : head.outputs]
 
-    def _run(self, kind: int, hidden: torch.Tensor) -> None:
+    def _tell(self, kind: int, hidden: torch.Tensor) -> None:
         job = self._team.job
         job["kind"], job["rows"], job["hidden"] = kind, len(hidden), hidden.data_ptr()
-        self._team.run()
+
+    def _tell_views(self, plans: list[Plan], *, positions: int) -> None:
+        """Write down what is left, which differs between layers of several kinds."""
+        jobs = self._team.jobs
+        jobs[1:] = jobs[0]
+        for view, (units, members, first_parts, num_parts, _), job in zip(
+            self._views, plans, jobs, strict=False
+        ):
+            view.need(positions)
+            job["window"] = view.window
+            job["cos"], job["sin"] = view.rope.cos.data_ptr(), view.rope.sin.data_ptr()
+            job["units"], job["members"] = units.ctypes.data, members.ctypes.data
+            job["first_parts"], job["num_parts"] = first_parts.ctypes.data, num_parts.ctypes.data
+            job["num_units"] = len(units)
 
     def _told_layers(self) -> np.ndarray:
         """Return the addresses of all layers' weights; those of KV are told later."""
@@ -137,11 +158,15 @@ class TeamDecoder:
         for i, row in enumerate(addresses):
             matrices = [self._matrices[f"layers.{i}.{name}"] for name in PROJECTIONS]
             row[:Q_NORM] = [address for matrix in matrices for address in matrix.addresses]
-            if self._head_norms[i]:
-                row[[Q_NORM, K_NORM]] = [norm.data_ptr() for norm in self._head_norms[i]]
+            row[VIEW] = self._view_of[i]
+            for name, place in NORMS.items():
+                row[place] = self._norm_address(f"layers.{i}.{name}.weight")
         return addresses
 
-    def _tell_model(self, *, turn_block: int) -> Room:
+    def _norm_address(self, name: str) -> int:
+        return self._norms[name].data_ptr() if name in self._norms else 0
+
+    def _tell_model(self, *, turn_block: int, read_block: int) -> Room:
         """Write down what no step changes; return the threads' own memory."""
         config, job = self.config, self._team.job
         head = self._matrices["head"]
@@ -152,8 +177,6 @@ class TeamDecoder:
         scratch = Room(own_bytes * self._team.threads)
         told: dict[str, float] = {
             "layer_addresses": self._addresses.ctypes.data,
-            "cos": self._rope.cos.data_ptr(),
-            "sin": self._rope.sin.data_ptr(),
             "layers": config.num_layers,
             "width": config.hidden_size,
             "heads": config.num_heads,
@@ -161,13 +184,17 @@ class TeamDecoder:
             "head_dim": config.head_dim,
             "inner": config.intermediate_size,
             "turn_block": turn_block,
-            "window": config.sliding_window or 0,
+            "read_block": read_block,
+            "is_gelu": config.activation == "gelu_tanh",
+            "norm": self._norm_address("norm.weight"),
             "outputs": head.padded,
             "qkv_outputs": qkv.padded,
             "o_outputs": o.padded,
             "gate_up_outputs": gate_up.padded,
             "eps": config.rms_norm_eps,
-            "softmax_scale": config.head_dim**-0.5,
+            "softmax_scale": config.softmax_scale,
+            "score_cap": config.attention_softcap or 0,
+            "logit_cap": config.logit_softcap or 0,
             "scratch_bytes": own_bytes,
             "scratch": scratch.take(own_bytes * self._team.threads, np.uint8).ctypes.data,
         }

@@ -13,11 +13,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from localpaged.engine.batch import build_batch
 from localpaged.engine.eight_bit import can_be_eight_bit, to_eight_bit
-from localpaged.engine.kv_storage import KVStorage
-from localpaged.engine.params import SamplingParams
-from localpaged.engine.step_plan import PlannedRow, StepPlan
 from localpaged.models.open_model import open_model
 from localpaged.models.weights import load_state
 from testkit.decoders import needs_eight_bit
@@ -26,13 +22,12 @@ from testkit.tiny_model import FAMILIES, save_tiny_model
 pytest.importorskip("numba")
 
 from localpaged.engine.team_decoder import TeamDecoder
+from testkit.team_sequences import Sequences
 
 pytestmark = needs_eight_bit
 
 LENGTH = 200
 """Tokens of a sequence: a piece of 128 keys and some."""
-
-FIRST_BLOCK = 2
 
 
 @pytest.fixture(scope="module", params=FAMILIES)
@@ -40,8 +35,7 @@ def opened(request, tmp_path_factory):
     folder = tmp_path_factory.mktemp("m") / request.param
     overrides = {"max_position_embeddings": 256, "head_dim": 16}
     opened = open_model(save_tiny_model(folder, request.param, **overrides))
-    if not can_be_eight_bit(opened.config):
-        pytest.skip(f"no steps are compiled for {request.param}")
+    assert can_be_eight_bit(opened.config)
     return opened
 
 
@@ -53,32 +47,6 @@ def make(opened, threads=2):
 def ids_of(opened, seed=0):
     generator = torch.Generator().manual_seed(seed)
     return torch.randint(opened.config.vocab_size, (LENGTH,), generator=generator).tolist()
-
-
-class Sequences:
-    """Several sequences with KV of their own, of which steps are computed piece by piece."""
-
-    def __init__(self, decoder, kv_dtype=torch.bfloat16):
-        self.decoder = decoder
-        self.kv = KVStorage(decoder.config, num_blocks=64, block_size=16, dtype=kv_dtype)
-
-    def step(self, *rows):
-        """Return the hidden states of rows (sequence, ids, start, end), one after the other."""
-        planned = [
-            PlannedRow(
-                sequence_id=sequence,
-                request_id=str(sequence),
-                token_ids=tuple(ids[start:end]),
-                start=start,
-                block_table=tuple(FIRST_BLOCK + sequence * 16 + b for b in range(-(-end // 16))),
-                sampling=SamplingParams(),
-            )
-            for sequence, ids, start, end in rows
-        ]
-        planned.sort(key=lambda row: len(row.token_ids) != 1)
-        batch = build_batch(StepPlan(tuple(planned), ()), block_size=16)
-        with torch.inference_mode():
-            return self.decoder.forward(batch, self.kv).split([len(r.token_ids) for r in planned])
 
 
 @pytest.mark.parametrize("kv_dtype", [torch.float32, torch.bfloat16, torch.int8], ids=str)

@@ -23,12 +23,10 @@ LONG = [(1, 127), (1, 128), (1, 129), (1, 300), (3, 131)]
 CHUNKS = [(1, 40), (140, 140), (60, 200), (1, 257)]
 
 
-def check(queries, kv, batch, *, scales=None, window=None, atol=1e-5):
+def check(queries, kv, batch, *, scales=None, atol=1e-5, **kinds):
     scale = queries.shape[2] ** -0.5
-    found = attend_by_team(queries, kv, batch, scale=scale, window=window, kv_scales=scales)
-    wanted = reference.paged_attention(
-        queries, kv, batch, scale=scale, window=window, kv_scales=scales
-    )
+    found = attend_by_team(queries, kv, batch, scale=scale, kv_scales=scales, **kinds)
+    wanted = reference.paged_attention(queries, kv, batch, scale=scale, kv_scales=scales, **kinds)
     torch.testing.assert_close(found, wanted, atol=atol, rtol=1e-5)
 
 
@@ -36,6 +34,14 @@ def check(queries, kv, batch, *, scales=None, window=None, atol=1e-5):
 @pytest.mark.parametrize("rows", [*ROWS.values(), LONG, CHUNKS], ids=[*ROWS, "long", "chunks"])
 def test_all_kinds_of_rows(rows, window):
     check(*build(rows), window=window)
+
+
+@pytest.mark.parametrize("window", [None, 20])
+@pytest.mark.parametrize("softcap", [0.5, 3.0, 50.0])
+@pytest.mark.parametrize("rows", [LONG, CHUNKS], ids=["long", "chunks"])
+def test_scores_are_capped_before_their_softmax(rows, softcap, window):
+    queries, kv, batch = build(rows)
+    check(4 * queries, kv, batch, window=window, softcap=softcap)
 
 
 @pytest.mark.parametrize("dim", [16, 64, 80, 96, 112, 128, 256])

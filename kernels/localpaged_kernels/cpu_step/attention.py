@@ -13,8 +13,9 @@ from numba import njit
 
 from localpaged_kernels.cpu_step.llvm_code import AVX512_VNNI, LANES, instruction
 from localpaged_kernels.cpu_step.memory import f32, i64
+from localpaged_kernels.cpu_step.row_vectors import cap, exponentials
 from localpaged_kernels.cpu_step.rows import FAST, copy_row, number_at
-from localpaged_kernels.cpu_step.vectors import exponentials, make_scores, make_weigh, widen
+from localpaged_kernels.cpu_step.vectors import make_scores, make_weigh, widen
 
 PIECE = 128
 """Keys of which the softmax is taken at once."""
@@ -88,6 +89,8 @@ def attend(job, unit, kv, kv_scales, scratch):
             lowest = max(_first_seen(job, position) - start, 0)
             highest = min(position - start, blocks * LANES)
             state = piece_states + 8 * row
+            if job.score_cap > 0:
+                cap(scores + 4 * row * PIECE, blocks, job.score_cap)
             _softmax(scores + 4 * row * PIECE, lowest, highest, blocks * LANES, state)
         f32(piece_sums, rows * dim)[:] = np.float32(0)
         _weigh(job, scores, head_rows, kv, kv_scales, places, blocks, piece_sums, wide)

@@ -7,7 +7,7 @@ from numba import njit
 
 from localpaged_kernels.cpu_step.compiled import compiled
 from localpaged_kernels.cpu_step.llvm_code import LANES
-from localpaged_kernels.cpu_step.vectors import exponentials
+from localpaged_kernels.cpu_step.row_vectors import exponentials
 
 STRETCH = 32
 """Neighbouring logits whose largest is looked at first."""

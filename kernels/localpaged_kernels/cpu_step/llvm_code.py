@@ -5,6 +5,7 @@ A `Code` stands on one of numba's builders. Addresses are int64 values.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -53,6 +54,10 @@ EXP_TERMS = (
     5.0000001201e-1,
 )
 """Of the polynomial for e^x near 0, as in Cephes' expf: coefficients of x^7 down to x^2."""
+
+
+GELU_TERMS = (-2 * (2 / math.pi) ** 0.5, -2 * (2 / math.pi) ** 0.5 * 0.044715)
+"""Of the odd polynomial of that exponent: coefficients of x and x^3."""
 
 
 def all_of(kind: Any, number: float) -> Any:
@@ -158,6 +163,17 @@ class Code:
         exponent = builder.add(builder.fptosi(n, V_I32), all_of(V_I32, 127))
         scale = builder.bitcast(builder.shl(exponent, all_of(V_I32, 23)), V_F32)
         return builder.select(below, all_of(V_F32, 0.0), builder.fmul(power, scale))
+
+    def silu_exponent(self, g: Any) -> Any:
+        """Return x with SiLU(g) = g / (1 + e^x)."""
+        return self._builder.fneg(g)
+
+    def gelu_exponent(self, g: Any) -> Any:
+        """Return x with GELU(g) = g / (1 + e^x), as tanh approximates it."""
+        builder = self._builder
+        squared = builder.fmul(g, g)
+        linear, cubic = (all_of(V_F32, term) for term in GELU_TERMS)
+        return builder.fmul(g, self.fma(squared, cubic, linear))
 
     def weights(self, packed: Any) -> Any:
         """Return 16 outputs' packed weights, four inputs each, as `add_products` takes them."""

@@ -7,7 +7,7 @@ from numba import njit
 
 from localpaged_kernels.cpu_step.llvm_code import BFLOAT16, FLOAT32
 from localpaged_kernels.cpu_step.memory import bits_of, f32, i8, i32, i64, number_of, u16
-from localpaged_kernels.cpu_step.vectors import make_turn
+from localpaged_kernels.cpu_step.row_vectors import make_turn
 
 FAST = {"reassoc", "contract", "arcp", "nsz"}
 """What rounding may depend on. Numbers that are not finite keep their meaning."""

@@ -7,8 +7,10 @@ from numba import njit
 
 from localpaged_kernels.cpu_step.attention import attend, merge_parts
 from localpaged_kernels.cpu_step.compiled import compiled
+from localpaged_kernels.cpu_step.llvm_code import LANES
 from localpaged_kernels.cpu_step.matrix import multiply
 from localpaged_kernels.cpu_step.memory import i64
+from localpaged_kernels.cpu_step.row_vectors import cap, gate_gelu, gate_silu
 from localpaged_kernels.cpu_step.rows import (
     add_rows,
     normalise,
@@ -20,31 +22,42 @@ from localpaged_kernels.cpu_step.rows import (
     turn_row,
 )
 from localpaged_kernels.cpu_step.team import call_team, claim, meet, wait_for_job
-from localpaged_kernels.cpu_step.vectors import gate
 
 LAYERS, HEAD, END = range(3)
 """Kinds of jobs: all layers, the head, and no more jobs."""
 
 QKV, O, GATE_UP, DOWN = range(4)  # noqa: E741
-Q_NORM, K_NORM, KV, KV_SCALES = 12, 13, 14, 15
-LAYER_SIZE = 16
-"""Addresses that belong to a layer: weights, scales and biases of four matrices, then these."""
+Q_NORM, K_NORM, KV, KV_SCALES, VIEW = range(12, 17)
+ATTN_NORM, ATTN_POST_NORM, MLP_NORM, MLP_POST_NORM = range(17, 21)
+LAYER_SIZE = 21
+"""What belongs to a layer: addresses of weights, scales and biases of four matrices, then these.
+
+VIEW is which of the jobs the layer does. Norms that have no weights, or none left, are 0.
+"""
+
+VIEWS = 2
+"""Jobs of a step: layers with a window have angles, keys to read and units of work of their own."""
 
 _ADDRESSES = (
     "layer_addresses", "hidden", "normed", "rounded", "scales", "sums", "qkv", "attended", "wide",
     "positions", "slots", "cos", "sin", "tables", "members", "units", "first_parts", "num_parts",
-    "parts", "part_states", "scratch", "head_weights", "head_scales", "head_biases", "logits",
+    "parts", "part_states", "scratch", "norm", "head_weights", "head_scales", "head_biases",
+    "logits",
 )  # fmt: skip
 _SIZES = (
     "kind", "rows", "layers", "width", "heads", "kv_heads", "head_dim", "inner", "turn_block",
     "window", "kv_kind", "kv_item_bytes", "num_units", "scratch_bytes", "outputs", "qkv_outputs",
-    "o_outputs", "gate_up_outputs",
+    "o_outputs", "gate_up_outputs", "is_gelu", "read_block",
 )  # fmt: skip
 JOB = np.dtype(
     [(name, np.int64) for name in (*_ADDRESSES, *_SIZES)]
-    + [("eps", np.float32), ("softmax_scale", np.float32)]
+    + [(name, np.float32) for name in ("eps", "softmax_scale", "score_cap", "logit_cap")]
 )
-"""What a step is about; addresses first. One of it is written by whoever has the team."""
+"""What a step is about; addresses first. VIEWS of it are written by whoever has the team.
+
+What a projection reads of the hidden states is turned by `read_block`s, unless that is 0: then they
+are turned themselves. Caps are 0 where there is none.
+"""
 
 
 @compiled
@@ -61,25 +74,30 @@ def work(jobs, sync, pipes, threads, thread):
             done = wait_for_job(sync, pipes[thread, 0], thread, done)
         if jobs[0].kind == END:
             return
-        _work(jobs[0], sync, threads, thread)
+        _work(jobs, sync, threads, thread)
         if thread == 0:
             return
 
 
 @njit(nogil=True)
-def _work(job, sync, threads, thread):
+def _work(jobs, sync, threads, thread):
+    job = jobs[0]
     if job.kind == LAYERS:
         meet(sync, threads)
-        for layer in range(job.layers):
-            _layer(job, sync, threads, thread, job.layer_addresses + 8 * LAYER_SIZE * layer)
+        for n in range(job.layers):
+            layer = job.layer_addresses + 8 * LAYER_SIZE * n
+            _layer(jobs[number_at(layer, VIEW)], sync, threads, thread, layer)
     elif job.kind == HEAD:
         for row in range(thread, job.rows, threads):
-            _norm_and_round(job, row)
+            _norm_and_round(job, row, job.norm)
         meet(sync, threads)
         multiply(
             sync, threads, job.rounded, job.scales, job.sums, job.rows, job.width,
             job.head_weights, job.head_scales, job.head_biases, job.logits, job.outputs,
         )  # fmt: skip
+        if job.logit_cap > 0:
+            meet(sync, threads)
+            _cap_logits(job, threads, thread)
     meet(sync, threads)
 
 
@@ -87,7 +105,7 @@ def _work(job, sync, threads, thread):
 def _layer(job, sync, threads, thread, layer):
     scratch = job.scratch + thread * job.scratch_bytes
     for row in range(thread, job.rows, threads):
-        _norm_and_round(job, row)
+        _norm_and_round(job, row, number_at(layer, ATTN_NORM))
     meet(sync, threads)
     _project(job, sync, threads, layer, QKV, job.width, job.qkv, job.qkv_outputs)
     meet(sync, threads)
@@ -110,28 +128,53 @@ def _layer(job, sync, threads, thread, layer):
     _project(job, sync, threads, layer, O, job.heads * job.head_dim, job.wide, job.o_outputs)
     meet(sync, threads)
     for row in range(thread, job.rows, threads):
-        add_rows(job.hidden + 4 * row * job.width, job.wide + 4 * row * job.o_outputs, job.width)
-        _norm_and_round(job, row)
+        _add(job, row, number_at(layer, ATTN_POST_NORM))
+        _norm_and_round(job, row, number_at(layer, MLP_NORM))
     meet(sync, threads)
     _project(job, sync, threads, layer, GATE_UP, job.width, job.wide, job.gate_up_outputs)
     meet(sync, threads)
     for row in range(thread, job.rows, threads):
         place = job.wide + 4 * row * job.gate_up_outputs
-        gate(place, job.inner)
+        if job.is_gelu:
+            gate_gelu(place, job.inner)
+        else:
+            gate_silu(place, job.inner)
         turn_row(place, job.inner, job.turn_block)
         _round(job, row, place, job.inner)
     meet(sync, threads)
     _project(job, sync, threads, layer, DOWN, job.inner, job.wide, job.o_outputs)
     meet(sync, threads)
     for row in range(thread, job.rows, threads):
-        add_rows(job.hidden + 4 * row * job.width, job.wide + 4 * row * job.o_outputs, job.width)
+        _add(job, row, number_at(layer, MLP_POST_NORM))
 
 
 @njit(nogil=True)
-def _norm_and_round(job, row):
+def _add(job, row, norm):
+    """Add what a projection gave to a token's hidden state."""
+    added = job.wide + 4 * row * job.o_outputs
+    if norm:
+        normalise(added, job.width, norm, job.eps, added)
+    add_rows(job.hidden + 4 * row * job.width, added, job.width)
+
+
+@njit(nogil=True)
+def _norm_and_round(job, row, norm):
     place = job.normed + 4 * row * job.width
-    normalise(job.hidden + 4 * row * job.width, job.width, 0, job.eps, place)
+    normalise(job.hidden + 4 * row * job.width, job.width, norm, job.eps, place)
+    if job.read_block:
+        turn_row(place, job.width, job.read_block)
     _round(job, row, place, job.width)
+
+
+@njit(nogil=True)
+def _cap_logits(job, threads, thread):
+    """Cap this thread's part of each row of logits."""
+    vectors = job.outputs // LANES
+    first, end = vectors * thread // threads, vectors * (thread + 1) // threads
+    for row in range(job.rows):
+        if end > first:
+            place = job.logits + 4 * (row * job.outputs + LANES * first)
+            cap(place, end - first, job.logit_cap)
 
 
 @njit(nogil=True)

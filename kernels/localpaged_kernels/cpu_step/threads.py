@@ -12,7 +12,7 @@ import numpy as np
 from localpaged_kernels.cpu_step.candidates import likeliest
 from localpaged_kernels.cpu_step.compiled import forget_compiled
 from localpaged_kernels.cpu_step.huge_pages import Room
-from localpaged_kernels.cpu_step.step import END, JOB, work
+from localpaged_kernels.cpu_step.step import END, JOB, VIEWS, work
 from localpaged_kernels.cpu_step.team import MOST_THREADS, SYNC_SIZE
 from localpaged_kernels.cpu_step.units import plan_units
 
@@ -20,18 +20,18 @@ from localpaged_kernels.cpu_step.units import plan_units
 class Team:
     """The thread that calls `run`, and others that end with this object.
 
-    `job` is the record to write down before. It is never changed while a job runs, and one thread
-    at a time has the team.
+    `jobs` are the records to write down before, `job` the first of them. They are never changed
+    while a job runs, and one thread at a time has the team.
     """
 
     def __init__(self, threads: int) -> None:
         """Take up to MOST_THREADS threads, the caller's included."""
         self.threads = max(1, min(threads, MOST_THREADS))
-        self._jobs = np.zeros(1, JOB)
-        self.job = self._jobs[0]
+        self.jobs = np.zeros(VIEWS, JOB)
+        self.job = self.jobs[0]
         self._sync = Room(8 * SYNC_SIZE + 64).take(SYNC_SIZE, np.int64)
         self._pipes = np.zeros((self.threads, 2), np.int32)
-        shared = (self._jobs, self._sync, self._pipes, self.threads)
+        shared = (self.jobs, self._sync, self._pipes, self.threads)
         for thread in range(1, self.threads):
             self._pipes[thread] = os.pipe()
         for thread in range(1, self.threads):
@@ -42,7 +42,7 @@ class Team:
 
     def run(self) -> None:
         """Do the job that is written down; returns when it is done."""
-        work(self._jobs, self._sync, self._pipes, self.threads, 0)
+        work(self.jobs, self._sync, self._pipes, self.threads, 0)
 
 
 def prepare(call: Callable[[], None] | None = None) -> None:

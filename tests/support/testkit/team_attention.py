@@ -35,6 +35,7 @@ def attend_by_team(
     scale: float,
     window: int | None = None,
     kv_scales: torch.Tensor | None = None,
+    softcap: float | None = None,
 ) -> torch.Tensor:
     """Do what `reference.paged_attention` does; same arguments, float32 queries."""
     tokens, heads, dim = queries.shape
@@ -71,6 +72,7 @@ def attend_by_team(
     }  # fmt: skip
     for name, number in numbers.items():
         jobs[0][name] = number
+    jobs[0]["score_cap"] = softcap or 0
     _attend(jobs, kv.data_ptr(), 0 if kv_scales is None else kv_scales.data_ptr())
     for token in range(tokens):
         if num_parts[token]:
