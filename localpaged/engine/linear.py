@@ -10,6 +10,12 @@ from collections.abc import Callable, Mapping
 import torch
 import torch.nn.functional as F
 
+from localpaged.engine.quantised_linear import (
+    QuantisedEmbedding,
+    QuantisedLinear,
+    find_quantised,
+)
+
 FOUR_BIT_MAX_ROWS = 24
 """Up to here reading the weights costs most; 4-bit ones are a quarter or an eighth of the bytes."""
 
@@ -24,13 +30,48 @@ def make_linear(state: Mapping[str, torch.Tensor], name: str) -> Linear:
     """Return the projection `name` of a state dict.
 
     `name`.weight [out, in] and perhaps `name`.bias [out]; beside them perhaps the same weights as
-    `name`.four_bit and `name`.four_bit_scales, for few rows (see `FourBitLinear`).
+    `name`.four_bit and `name`.four_bit_scales, for few rows (see `FourBitLinear`). On a card there
+    may be `name`.int8 or `name`.int4 instead (see `quantised_linear`).
     """
+    quantised = find_quantised(state, name)
+    if quantised is not None:
+        return QuantisedLinear(quantised, state.get(f"{name}.bias"))
     dense = DenseLinear(state[f"{name}.weight"], state.get(f"{name}.bias"))
     packed = state.get(f"{name}.four_bit")
     if packed is None:
         return dense
     return FourBitLinear(packed, state[f"{name}.four_bit_scales"], dense)
+
+
+def make_embedding(state: Mapping[str, torch.Tensor]) -> DenseEmbedding | QuantisedEmbedding:
+    """Return the embeddings of a state dict, in the dtype of its norms."""
+    quantised = find_quantised(state, "embed")
+    if quantised is not None:
+        return QuantisedEmbedding(quantised, state["norm.weight"].dtype)
+    return DenseEmbedding(state["embed.weight"])
+
+
+class DenseEmbedding:
+    """Rows of a matrix [vocab, hidden]."""
+
+    __slots__ = ("weight",)
+
+    def __init__(self, weight: torch.Tensor) -> None:
+        self.weight = weight
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """What its rows are in."""
+        return self.weight.dtype
+
+    @property
+    def device(self) -> torch.device:
+        """Where it lies."""
+        return self.weight.device
+
+    def __call__(self, ids: torch.Tensor) -> torch.Tensor:
+        """Return the rows [tokens, hidden] of ids [tokens] int64."""
+        return F.embedding(ids, self.weight)
 
 
 class DenseLinear:

@@ -10,7 +10,8 @@ State dict, all of one dtype; D = head_dim, H = heads, G = KV heads:
   layers.i.o.weight [hidden, H·D]
   layers.i.gate_up.weight [2·intermediate, hidden], layers.i.down.weight [hidden, intermediate]
   rope_factors [D/2] float32, optional
-Beside a projection's .weight there may be .four_bit and .four_bit_scales, see `linear`.
+Beside a projection's .weight there may be .four_bit and .four_bit_scales, see `linear`. On a card
+projections, head and embeddings may have .int8 or .int4 and its scales instead, `quantised_linear`.
 A model in 8 bits (see `eight_bit`) has .eight_bit and .eight_bit_scales instead of the weights of
 projections and head, down.turn, and no norms but q_norm and k_norm; one that normalises what it
 adds has all of its norms and read.turn. `team_decoder` computes it.
@@ -22,12 +23,11 @@ from collections.abc import Mapping
 from functools import partial
 
 import torch
-import torch.nn.functional as F
 
 from localpaged.decoder_config import DecoderConfig
 from localpaged.engine.batch import Batch
 from localpaged.engine.kv_storage import KVStorage, LayerKV
-from localpaged.engine.linear import make_linear
+from localpaged.engine.linear import make_embedding, make_linear
 from localpaged.engine.operators import Angles, Operators, torch_operators
 from localpaged.engine.rope import RopeTable
 
@@ -47,7 +47,7 @@ class NativeDecoder:
     ) -> None:
         self.config = config
         self.operators = operators or torch_operators()
-        self._embed = embed = state["embed.weight"]
+        self._embed = embed = make_embedding(state)
         self._layers = [
             _Layer(config, state, self.operators, index) for index in range(config.num_layers)
         ]
@@ -72,7 +72,7 @@ class NativeDecoder:
 
     def forward(self, batch: Batch, kv: KVStorage) -> torch.Tensor:
         """See PagedModel."""
-        hidden = F.embedding(batch.token_ids, self._embed)
+        hidden = self._embed(batch.token_ids)
         if self._embed_scale is not None:
             hidden = hidden * self._embed_scale
         operators = self.operators

@@ -22,7 +22,7 @@ BROKEN = 299
 def decoder(request, tmp_path_factory):
     folder = save_tiny_model(tmp_path_factory.mktemp("model"), "llama")
     loaded, _ = (load_eight_bit if request.param == "int8" else load_decoder)(folder)
-    loaded._embed[BROKEN] = float("nan")
+    getattr(loaded._embed, "weight", loaded._embed)[BROKEN] = float("nan")
     loaded.is_exact = request.param == "float32"
     return loaded
 
