@@ -7,8 +7,12 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
+from localpaged.freed_memory import give_back
 from localpaged_kernels.cpu_step.huge_pages import Room, room_for
 from localpaged_kernels.cpu_step.matrix import pack, padded_outputs
+
+GIVE_BACK_BYTES = 64 << 20
+"""What is freed goes back to the system by so much: the C library would keep it for later."""
 
 
 class EightBitMatrix:
@@ -54,4 +58,12 @@ def load_matrices(
         padded = padded_outputs(outputs)
         num_bytes += room_for(padded * inputs, np.uint8) + 2 * room_for(padded, np.float32)
     room = Room(num_bytes)
-    return {name: EightBitMatrix(state, name, room) for name in names}
+    matrices = {}
+    freed_bytes = 0
+    for name in names:
+        freed_bytes += state[f"{name}.eight_bit"].nbytes
+        matrices[name] = EightBitMatrix(state, name, room)
+        if freed_bytes >= GIVE_BACK_BYTES:
+            give_back()
+            freed_bytes = 0
+    return matrices
