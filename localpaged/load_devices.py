@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -204,15 +204,17 @@ def _processor_runner(
     from localpaged.engine.runner import ModelRunner
 
     threads, padding_ids = torch.get_num_threads(), opened.chat.padding_ids
+    # tables of angles are made for this context alone
+    config = replace(opened.config, context_length=fit.engine.context_length)
     if not fit.formats.has_eight_bit:
         from localpaged.engine.native import NativeDecoder
 
-        decoder = NativeDecoder(opened.config, state)
+        decoder = NativeDecoder(config, state)
         return ModelRunner(decoder, kv, padding_ids=padding_ids, torch_threads=threads)
     on_load(LoadEvent("Making a step for this processor"))
     from localpaged.engine.team_decoder import TeamDecoder, select_compiled
 
-    team = TeamDecoder(opened.config, state, threads=threads)
+    team = TeamDecoder(config, state, threads=threads)
     # What the sampler has to do is too little for a second thread, which would take a core from
     # the team when it waits.
     return ModelRunner(team, kv, padding_ids=padding_ids, torch_threads=1, select=select_compiled)

@@ -17,6 +17,9 @@ LOGITS_ROWS = 64
 SAMPLER_COPIES = 5
 """Of those logits, while tokens are drawn: adjusted, sorted with their places, summed."""
 
+CAPPED_COPIES = 3
+"""Of one KV head's scores, while they are capped and become weights."""
+
 PARTS_BYTES = 2 * 2 * 256 * 64 * 4
 """Attention cut into parts, for each number of a head: two programs of 64 rows for each of 256
 processors, in float32, twice for beginnings that are shared."""
@@ -116,6 +119,21 @@ def working_bytes(
     return 4 * (step_tokens * widest + logits_rows * config.vocab_size)
 
 
+def processor_working_bytes(config: DecoderConfig, *, step_tokens: int) -> int:
+    """Return the same for the processor: angles are a table, and scores that are capped exist."""
+    scores = 0
+    if config.attention_softcap is not None:
+        group = config.num_heads // config.num_kv_heads
+        scores = CAPPED_COPIES * 4 * step_tokens * group * config.context_length
+    return working_bytes(config, step_tokens=step_tokens) + angles_bytes(config) + scores
+
+
+def angles_bytes(config: DecoderConfig) -> int:
+    """Return what tables of angles take at most; windows may have one of their own."""
+    tables = 1 if config.local_rope_theta is None else 2
+    return tables * 2 * 4 * config.context_length * config.head_dim
+
+
 def draws_bytes(config: DecoderConfig, *, max_running: int) -> int:
     """Return what logits of so many sequences take on a card, with all that is drawn from them."""
     return 4 * (1 + SAMPLER_COPIES) * max_running * config.vocab_size
@@ -148,10 +166,9 @@ def _layer_numbers(config: DecoderConfig) -> int:
 def card_working_bytes(config: DecoderConfig, *, step_tokens: int, max_running: int) -> int:
     """Return the same for a card: draws happen there, attention has parts, angles are a table."""
     draws = draws_bytes(config, max_running=max_running)
-    angles = 2 * 4 * config.context_length * config.head_dim
     parts = PARTS_BYTES * config.head_dim
     layers = working_bytes(config, step_tokens=step_tokens, logits_rows=0)
-    return layers + draws + angles + parts
+    return layers + draws + angles_bytes(config) + parts
 
 
 def graph_bytes(config: DecoderConfig, *, max_running: int) -> int:

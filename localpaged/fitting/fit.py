@@ -24,8 +24,8 @@ from localpaged.memory_plan import (
     card_working_bytes,
     eight_bit_bytes,
     graph_bytes,
+    processor_working_bytes,
     rounding_bytes,
-    working_bytes,
 )
 
 
@@ -135,4 +135,4 @@ def fixed_plan(opened: ModelSize, formats: NumberFormats, room: Room) -> MemoryP
     elif formats.has_four_bit:
         # they are the file's own numbers; the dense ones are counted at their widest
         weights += opened.file_bytes
-    return MemoryPlan(weights, 0, working_bytes(config, step_tokens=step_tokens))
+    return MemoryPlan(weights, 0, processor_working_bytes(config, step_tokens=step_tokens))
