@@ -11,6 +11,7 @@ from localpaged.models.chat_template import ChatTemplate
 from localpaged.models.control_text import ControlText, Marks
 from localpaged.models.known_answers import KnownAnswer, find_kept, known_answer
 from localpaged.models.reasoning import marks_of, with_visible_marks
+from localpaged.models.system_role import in_first_turn, takes_system_role
 from localpaged.models.text_tokenizer import TextTokenizer
 from localpaged.models.tokenizer_data import ControlToken, TokenizerData
 from localpaged.models.tool_prompt import (
@@ -117,6 +118,11 @@ class ChatFormat:
         return tuple(id_ for id_ in range(self._vocab_size) if id_ not in known)
 
     @cached_property
+    def _takes_system_role(self) -> bool:
+        template = self._template
+        return template is None or takes_system_role(template, dict(self._data.special_texts))
+
+    @cached_property
     def _hidden_ids(self) -> frozenset[int]:
         hidden = (control.id for control in self._data.controls if control.is_hidden)
         return frozenset((*hidden, *self._data.eos_ids))
@@ -168,12 +174,15 @@ class ChatFormat:
         With `continue_last` the last message, an assistant's, is left open to be continued.
         Control tokens written in a text stay text, those of `tools`, their calls and results
         included, which a template that knows none gets as text. Messages that know their ids are
-        written with these where the template keeps their text. Raises UnsupportedModel for a model
-        without a chat template and ModelError for a conversation that its template refuses.
+        written with these where the template keeps their text. A system prompt that the template
+        would refuse or drop is said at the beginning of the first turn. Raises UnsupportedModel for
+        a model without a chat template, ModelError for a conversation that its template refuses.
         """
         self._check(messages, continue_last=continue_last)
         if self._tool_style is None:
             messages, tools = written_out(messages, tools), ()
+        if messages[0].role == "system" and not self._takes_system_role:
+            messages = in_first_turn(messages)
         marks = self._control_text.marks(each_text(messages, tools))
         tools = with_each_text(tools, lambda text: self._wrapped(text, marks))
         answers = self._known_answers(messages)
@@ -264,7 +273,8 @@ class ChatFormat:
         if self._template is None:
             raise UnsupportedModel(
                 f"{visible(self._name)} has no chat template: it is a base model.",
-                hint="Choose an instruct or chat model.",
+                hint="Choose an instruct or chat model. `localpaged serve` lets a base model go on "
+                "with texts that are sent to /v1/completions.",
             )
 
         def wrapped(text: str) -> str:

@@ -270,13 +270,13 @@ def test_a_model_without_a_template_refuses_chat_and_says_so(tmp_path: Path):
 
 def test_a_templates_refusal_is_one_sentence(tmp_path: Path):
     template = (
-        "{% if messages[0].role == 'system' %}"
-        "{{ raise_exception('System role not supported!\x1b[2J') }}{% endif %}" + CHAT_TEMPLATE
+        "{% if messages[0].role != 'user' %}"
+        "{{ raise_exception('Only users may begin!\x1b[2J') }}{% endif %}" + CHAT_TEMPLATE
     )
     chat = tiny_chat(tmp_path, chat_template=template)
 
-    with pytest.raises(ModelError, match="System role not supported") as caught:
-        chat.render(messages(("system", "x"), ("user", "hi")))
+    with pytest.raises(ModelError, match="Only users may begin") as caught:
+        chat.render(messages(("assistant", "x"), ("user", "hi")))
 
     assert "\x1b" not in caught.value.message
     assert chat.render(messages(("user", "hi")))
