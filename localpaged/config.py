@@ -14,7 +14,7 @@ from localpaged.errors import ConfigError
 if TYPE_CHECKING:
     from localpaged.remote.endpoint import Endpoint
 
-DTYPES = ("auto", "float32", "bfloat16", "float16")
+DTYPES = ("auto", "float32", "bfloat16", "float16", "int8", "int4")
 KV_DTYPES = ("auto", "float32", "bfloat16", "float16", "int8", "fp8")
 DEVICE = re.compile(r"auto|cpu|cuda(?::(\d{1,3}))?")
 MIN_CONTEXT_TOKENS = 64

@@ -148,6 +148,7 @@ def _weights(
         dtype=formats.activations,
         projection_dtype=formats.projections,
         with_four_bit=formats.has_four_bit,
+        weights=formats.weights,
         device=None if layer is None else layer.torch_device,
         on_progress=lambda stage, done, total: on_load(LoadEvent(stage, done, total, "bytes")),
     )

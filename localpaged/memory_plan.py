@@ -24,13 +24,19 @@ PARTS_BYTES = 2 * 2 * 256 * 64 * 4
 """Attention cut into parts, for each number of a head: two programs of 64 rows for each of 256
 processors, in float32, twice for beginnings that are shared."""
 
-GRAPHS = 17
-"""Recorded steps at most: of eight numbers of rows, with shared beginnings and without, and that
-of a short chunk."""
+GRAPH_SIZES = 8
+"""Numbers of rows at most that steps are recorded of."""
 
 GRAPH_BYTES_A_LAYER = 1 << 20
 """An estimate, which is what there is before a step was recorded: loading measures the first one,
 and corrects the pool where it was too low."""
+
+PIECE_NUMBERS = 2**24
+"""Of a matrix in 8 or 4 bits that are made wide at a time, where rows are many."""
+
+PACKED_PARTS_BYTES = 2 * 2 * 256 * 64 * 64 * 4
+"""Parts of sums of few rows: two programs of 64 outputs for each of 256 processors, in float32, and
+once more for recorded steps."""
 
 LEFT_BYTES = 128 << 20
 """What has to be left on a card for who else wants some, after all that was planned is there."""
@@ -171,9 +177,30 @@ def card_working_bytes(config: DecoderConfig, *, step_tokens: int, max_running: 
     return layers + draws + angles_bytes(config) + parts
 
 
+def packed_working_bytes(config: DecoderConfig) -> int:
+    """Return what matrices in 8 or 4 bits take on a card while they are multiplied.
+
+    A piece of one as numbers of 16 bits is there twice: recorded steps have memory of their own.
+    """
+    words = config.vocab_size * config.hidden_size
+    layer = 2 * config.intermediate_size * config.hidden_size
+    largest = max(words, layer, config.qkv_rows * config.hidden_size)
+    return 2 * 2 * min(PIECE_NUMBERS, largest) + PACKED_PARTS_BYTES
+
+
+def num_graphs(max_running: int) -> int:
+    """Return how many steps may be recorded.
+
+    Those of one row and of some powers of two, of more than one row with shared beginnings and
+    without, and that of a short chunk.
+    """
+    sizes = (max_running - 1).bit_length() + 1
+    return 2 * min(sizes, GRAPH_SIZES)
+
+
 def graph_bytes(config: DecoderConfig, *, max_running: int) -> int:
     """Return what recorded decode steps take: their nodes, and one place for what they compute."""
-    nodes = GRAPHS * config.num_layers * GRAPH_BYTES_A_LAYER
+    nodes = num_graphs(max_running) * config.num_layers * GRAPH_BYTES_A_LAYER
     return nodes + working_bytes(config, step_tokens=max_running, logits_rows=max_running)
 
 

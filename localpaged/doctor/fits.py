@@ -13,6 +13,7 @@ from localpaged.fitting.nearest import nearest, require_fit
 from localpaged.fitting.room import Room
 from localpaged.memory_plan import gib
 from localpaged.models.open_model import model_record
+from localpaged.models.opened_model import types_of
 from localpaged.models.registry import ModelEntry, list_entries
 from localpaged.plain_text import visible
 
@@ -36,7 +37,7 @@ def _fact(entry: ModelEntry, settings: Settings, room: Room) -> Fact:
     except LocalPagedError as error:
         return note(name, f"{called}: not known: {error.message}", error.hint)
     num_bytes = sum(place.num_bytes for place in record.places.values())
-    model = SizedModel(entry.name, record.config, num_bytes)
+    model = SizedModel(entry.name, record.config, num_bytes, types_of(record.places))
     if settings.context_tokens is not None:
         # asked for the usual model; another may not have so many
         least = min(settings.context_tokens, record.config.context_length)

@@ -8,14 +8,9 @@ from typing import Protocol
 from localpaged.config import Settings
 from localpaged.decoder_config import DecoderConfig
 from localpaged.engine.params import BLOCK_SIZE_TOKENS, EngineConfig
+from localpaged.errors import NoRoom
 from localpaged.fitting.formats import NumberFormats, choose_formats
-from localpaged.fitting.pool import (
-    blocks_for,
-    running_on,
-    size_pool,
-    smallest_context,
-    step_tokens_on,
-)
+from localpaged.fitting.pool import Steps, blocks_for, size_pool, smallest_context, steps_on
 from localpaged.fitting.room import Room
 from localpaged.memory_plan import (
     PINNED_ROUNDING_BYTES,
@@ -24,9 +19,12 @@ from localpaged.memory_plan import (
     card_working_bytes,
     eight_bit_bytes,
     graph_bytes,
+    packed_working_bytes,
     processor_working_bytes,
     rounding_bytes,
 )
+from localpaged.models.opened_model import Types, bytes_in_form, file_form
+from localpaged.models.weight_forms import DENSE, Asked, Form
 
 
 class ModelSize(Protocol):
@@ -44,8 +42,12 @@ class ModelSize(Protocol):
     def file_bytes(self) -> int:
         """Bytes of its weights on disk."""
 
-    def weight_bytes(self, element_bytes: int) -> int:
-        """Bytes of its weights at so many for each number."""
+    @property
+    def file_form(self) -> Form:
+        """The form that most of its layers' matrices have where they stay as its file has them."""
+
+    def weight_bytes(self, element_bytes: int, weights: Asked = DENSE) -> int:
+        """Bytes of its weights in a form, at so many for each number of what is dense."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,12 +57,16 @@ class SizedModel:
     name: str
     config: DecoderConfig
     file_bytes: int
+    types: Types = ()
 
-    def weight_bytes(self, element_bytes: int) -> int:
+    @property
+    def file_form(self) -> Form:
+        """See ModelSize; dense where the types of its file's tensors are not known."""
+        return file_form(self.config, self.types)
+
+    def weight_bytes(self, element_bytes: int, weights: Asked = DENSE) -> int:
         """See ModelSize."""
-        from localpaged.models.opened_model import count_parameters
-
-        return count_parameters(self.config) * element_bytes
+        return bytes_in_form(self.config, self.types, element_bytes, weights)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,18 +86,35 @@ class Fit:
 
 
 def fit_of(opened: ModelSize, settings: Settings, room: Room) -> Fit:
-    """Return what a model would take.
+    """Return what a model would take: with wide steps, or with narrow ones where those fit alone.
 
     Raises ConfigError for formats and contexts that cannot be, and NoRoom when KV has no room.
     """
+    *wider, narrowest = steps_on(opened.config, room)
+    for steps in wider:
+        try:
+            fit = _fit_with(opened, settings, room, steps)
+        except NoRoom:
+            continue
+        if fit.fits:
+            return fit
+    return _fit_with(opened, settings, room, narrowest)
+
+
+def _fit_with(opened: ModelSize, settings: Settings, room: Room, steps: Steps) -> Fit:
     from localpaged.engine.kv_storage import block_bytes
 
     config = opened.config
-    formats = choose_formats(config, settings, room)
+    formats = choose_formats(config, settings, room, file_form=opened.file_form)
     a_block = block_bytes(config, formats.kv, block_size=BLOCK_SIZE_TOKENS)
-    taken = fixed_plan(opened, formats, room)
+    taken = fixed_plan(opened, formats, room, steps)
     engine = size_pool(
-        config, settings, block_bytes=a_block, room=room, taken_bytes=taken.total_bytes
+        config,
+        settings,
+        block_bytes=a_block,
+        room=room,
+        taken_bytes=taken.total_bytes,
+        steps=steps,
     )
     blocks = engine.initial_blocks or engine.num_blocks
     host_bytes = engine.host_blocks * a_block
@@ -111,23 +134,25 @@ def least_plan(opened: ModelSize, settings: Settings, room: Room) -> MemoryPlan:
     """Return what a model takes with the smallest pool that the settings allow."""
     from localpaged.engine.kv_storage import block_bytes
 
-    formats = choose_formats(opened.config, settings, room)
+    formats = choose_formats(opened.config, settings, room, file_form=opened.file_form)
     tokens = smallest_context(opened.config, settings, room.device)
     a_block = block_bytes(opened.config, formats.kv, block_size=BLOCK_SIZE_TOKENS)
-    return replace(fixed_plan(opened, formats, room), kv_bytes=blocks_for(tokens) * a_block)
+    taken = fixed_plan(opened, formats, room, steps_on(opened.config, room)[-1])
+    return replace(taken, kv_bytes=blocks_for(tokens) * a_block)
 
 
-def fixed_plan(opened: ModelSize, formats: NumberFormats, room: Room) -> MemoryPlan:
+def fixed_plan(opened: ModelSize, formats: NumberFormats, room: Room, steps: Steps) -> MemoryPlan:
     """Return what a model takes besides its KV."""
-    config, step_tokens = opened.config, step_tokens_on(room.device)
-    weights = opened.weight_bytes(formats.projections.itemsize)
+    config, step_tokens = opened.config, steps.step_tokens
+    weights = opened.weight_bytes(formats.projections.itemsize, formats.weights)
     if room.device.is_cuda:
-        max_running = running_on(config, room)
+        running = steps.max_running
+        packed = packed_working_bytes(config) if formats.weights != DENSE else 0
         return MemoryPlan(
             weights,
             0,
-            card_working_bytes(config, step_tokens=step_tokens, max_running=max_running),
-            graph_bytes(config, max_running=max_running),
+            card_working_bytes(config, step_tokens=step_tokens, max_running=running) + packed,
+            graph_bytes(config, max_running=running),
             card_reserve_bytes(config),
         )
     if formats.has_eight_bit:

@@ -9,13 +9,14 @@ from localpaged.config import Settings
 from localpaged.decoder_config import DecoderConfig
 from localpaged.errors import ConfigError
 from localpaged.fitting.room import Room
+from localpaged.models.weight_forms import AS_FILED, DENSE, INT4, INT8, Asked, Form
 
 if TYPE_CHECKING:
     import torch
 
 WIDE_SHARE_OF_FREE_MEMORY = 0.25
 FAST_BFLOAT16 = ("amx_bf16", "avx512_bf16", "bf16")
-CARD_ALONE = ("float16", "fp8")
+CARD_ALONE = ("float16", "fp8", INT4)
 """Formats that only a card computes in."""
 
 
@@ -25,7 +26,8 @@ class NumberFormats:
 
     `kv` is what K and V are kept in, `projections` the weight matrices. With `has_four_bit`,
     4-bit weights stay 4-bit for small batches; with `has_eight_bit`, weights are rounded to 8 bits
-    after they were read.
+    after they were read: both are the processor's. On a card `weights` are what matrices are kept
+    in, and most of them are `main`.
     """
 
     activations: torch.dtype
@@ -33,20 +35,27 @@ class NumberFormats:
     kv: torch.dtype
     has_four_bit: bool
     has_eight_bit: bool = False
+    weights: Asked = DENSE
+    main: Form = DENSE
 
     @property
     def name(self) -> str:
         """How the program tells it."""
-        return "int8" if self.has_eight_bit else str(self.activations).removeprefix("torch.")
+        if self.main != DENSE:
+            return self.main
+        return INT8 if self.has_eight_bit else str(self.activations).removeprefix("torch.")
 
 
-def choose_formats(config: DecoderConfig, settings: Settings, room: Room) -> NumberFormats:
+def choose_formats(
+    config: DecoderConfig, settings: Settings, room: Room, *, file_form: Form = DENSE
+) -> NumberFormats:
     """Return the fastest formats of the device that the settings allow.
 
-    Raises ConfigError for those that the device does not compute in.
+    `file_form` is what most of the layers' matrices are where they stay as their file has them.
+    Raises ConfigError for formats that the device does not compute in.
     """
     if room.device.is_cuda:
-        return _on_card(settings)
+        return _on_card(settings, file_form)
     for key, chosen in (("dtype", settings.dtype), ("kv_dtype", settings.kv_dtype)):
         if chosen in CARD_ALONE:
             name = settings.origin(key)
@@ -57,12 +66,22 @@ def choose_formats(config: DecoderConfig, settings: Settings, room: Room) -> Num
     return _on_processor(config, settings, room)
 
 
-def _on_card(settings: Settings) -> NumberFormats:
+def _on_card(settings: Settings, file_form: Form) -> NumberFormats:
+    """Keep a file's 8 and 4 bits by default: who chose such a file wants the memory and the speed.
+
+    Whether the wide numbers would fit is not asked: the same file gives the same numbers whatever
+    else is on the card, and KV that was kept of them stays of use.
+    """
     import torch
 
     chosen = {"float32": torch.float32, "float16": torch.float16}
     dtype = chosen.get(settings.dtype, torch.bfloat16)
-    return NumberFormats(dtype, dtype, _kv_dtype(settings, dtype), has_four_bit=False)
+    asked: dict[str, tuple[Asked, Form]] = {INT8: (INT8, INT8), INT4: (INT4, INT4)}
+    if file_form != DENSE:
+        asked["auto"] = (AS_FILED, file_form)
+    weights, main = asked.get(settings.dtype, (DENSE, DENSE))
+    kv = _kv_dtype(settings, dtype)
+    return NumberFormats(dtype, dtype, kv, has_four_bit=False, weights=weights, main=main)
 
 
 def _on_processor(config: DecoderConfig, settings: Settings, room: Room) -> NumberFormats:
@@ -73,7 +92,9 @@ def _on_processor(config: DecoderConfig, settings: Settings, room: Room) -> Numb
 
     abilities = torch.cpu.get_capabilities()
     is_fast = any(abilities.get(name) for name in FAST_BFLOAT16)
-    if settings.dtype == "auto" and can_be_eight_bit(config):
+    if settings.dtype == INT8 and not can_be_eight_bit(config):
+        raise _no_eight_bit(settings)
+    if settings.dtype in ("auto", INT8) and can_be_eight_bit(config):
         kv = _kv_dtype(settings, torch.bfloat16)
         return NumberFormats(
             torch.bfloat16, torch.bfloat16, kv, has_four_bit=False, has_eight_bit=True
@@ -91,6 +112,21 @@ def _on_processor(config: DecoderConfig, settings: Settings, room: Room) -> Numb
         torch.float32 if is_wide else torch.bfloat16,
         _kv_dtype(settings, torch.bfloat16),
         has_four_bit=True,
+    )
+
+
+def _no_eight_bit(settings: Settings) -> ConfigError:
+    from localpaged.engine.eight_bit import has_team_steps
+
+    name = settings.origin("dtype")
+    why = (
+        "this model's widths do not allow it"
+        if has_team_steps()
+        else "this processor has neither AVX2 nor anything newer"
+    )
+    return ConfigError(
+        f"{name} int8 cannot be computed on the processor: {why}.",
+        hint=f"Leave out {name} for what is fastest here.",
     )
 
 

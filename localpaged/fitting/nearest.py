@@ -11,9 +11,10 @@ from localpaged.engine.params import BLOCK_SIZE_TOKENS
 from localpaged.errors import ConfigError, NoRoom
 from localpaged.fitting.fit import Fit, ModelSize, fit_of, fixed_plan, least_plan
 from localpaged.fitting.formats import choose_formats
-from localpaged.fitting.pool import USEFUL_CONTEXT_TOKENS
+from localpaged.fitting.pool import USEFUL_CONTEXT_TOKENS, steps_on
 from localpaged.fitting.room import Room
 from localpaged.memory_plan import MemoryPlan, gib
+from localpaged.models.weight_forms import INT4, INT8
 
 ROUNDINGS = ((8_192, 1_024), (1_024, 256))
 """From how many tokens on a context is told in multiples of what: free memory moves a little."""
@@ -83,7 +84,7 @@ def nearest(opened: ModelSize, settings: Settings, room: Room) -> Suggestion | N
         largest = min(changed.context_tokens or longest, longest)
         floors = (min(USEFUL_CONTEXT_TOKENS, largest), min(MIN_CONTEXT_TOKENS, largest))
         for floor in dict.fromkeys(floors):
-            for more, changes in _changes(changed):
+            for more, changes in _changes(changed, there):
                 found = _longest(opened, replace(changed, **changes), there, floor, largest)
                 if found is not None:
                     # a context that is left out may be clamped, one that is given is not
@@ -105,7 +106,7 @@ def _places(settings: Settings, room: Room) -> Iterator[tuple[Room, str, Setting
         yield room.of_processor(), "--device cpu", on_processor
 
 
-def _changes(settings: Settings) -> Iterator[tuple[str, dict[str, Any]]]:
+def _changes(settings: Settings, room: Room) -> Iterator[tuple[str, dict[str, Any]]]:
     """Options that take less memory, from none to all, and what they set."""
     yield "", {}
     no_host = " and no --host-memory" if settings.host_memory_bytes else ""
@@ -115,7 +116,9 @@ def _changes(settings: Settings) -> Iterator[tuple[str, dict[str, Any]]]:
         yield f"no --kv-memory{no_host}", {"kv_memory_bytes": None, "host_memory_bytes": 0}
     if settings.kv_dtype != "int8":
         yield "--kv-dtype int8", {"kv_dtype": "int8"}
-    for dtype in ("auto", "bfloat16"):
+    # on the processor 8 bits are what "auto" is, where they can be
+    fewer_bits = (INT8, INT4) if room.device.is_cuda else ()
+    for dtype in ("auto", "bfloat16", *fewer_bits):
         if settings.dtype != dtype:
             yield f"--dtype {dtype}", {"dtype": dtype}
             yield f"--dtype {dtype} --kv-dtype int8", {"dtype": dtype, "kv_dtype": "int8"}
@@ -157,7 +160,10 @@ def _does_fit(opened: ModelSize, settings: Settings, room: Room, floor: int) -> 
 
 def _least_weight_bytes(opened: ModelSize, settings: Settings, room: Room) -> int:
     found = []
-    for _, changes in _changes(settings):
-        formats = choose_formats(opened.config, replace(settings, **changes), room)
-        found.append(fixed_plan(opened, formats, room).weight_bytes)
+    narrowest = steps_on(opened.config, room)[-1]
+    for _, changes in _changes(settings, room):
+        formats = choose_formats(
+            opened.config, replace(settings, **changes), room, file_form=opened.file_form
+        )
+        found.append(fixed_plan(opened, formats, room, narrowest).weight_bytes)
     return min(found)

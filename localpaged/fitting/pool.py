@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from localpaged.config import MIN_CONTEXT_TOKENS, Settings
 from localpaged.decoder_config import DecoderConfig
 from localpaged.devices import Device
@@ -22,6 +24,10 @@ CARD_STEP_TOKENS = 2_048
 """Tokens of one step at most: enough for matrices to be multiplied at full speed, few enough for
 answers to go on streaming."""
 
+NARROW_RUNNING = 16
+"""Sequences that decode together where a card has no room for more beside a model: with steps of
+STEP_TOKENS they leave most of a GiB to weights and KV where the vocabulary is large."""
+
 MAX_RUNNING = 64
 CARD_MAX_RUNNING = 256
 """Sequences that decode together at most. A card reads its weights once for all of them; what more
@@ -40,6 +46,14 @@ USEFUL_CONTEXT_TOKENS = 2_048
 """A card's context is not clamped below this, and other formats are tried before it is."""
 
 
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """How wide steps may be: sequences that decode together, tokens of one step."""
+
+    max_running: int
+    step_tokens: int
+
+
 def size_pool(
     config: DecoderConfig,
     settings: Settings,
@@ -47,6 +61,7 @@ def size_pool(
     block_bytes: int,
     room: Room | None = None,
     taken_bytes: int = 0,
+    steps: Steps | None = None,
 ) -> EngineConfig:
     """Size the KV pool by need: one full chat at first, growing to a few, or to what was given.
 
@@ -57,6 +72,7 @@ def size_pool(
     smallest context fits, or not the one asked for.
     """
     room = room or room_on()
+    steps = steps or steps_on(config, room)[0]
     asked = settings.context_tokens
     if asked is not None and asked > config.context_length:
         raise ConfigError(
@@ -83,8 +99,8 @@ def size_pool(
         context_length=min(context, num_blocks * BLOCK_SIZE_TOKENS),
         initial_blocks=min(blocks_for(context), num_blocks) if grows else None,
         slab_blocks=-(-blocks_for(context) // SLABS_PER_CHAT) if grows else None,
-        max_running=running_on(config, room),
-        step_tokens=step_tokens_on(room.device),
+        max_running=steps.max_running,
+        step_tokens=steps.step_tokens,
         host_blocks=settings.host_memory_bytes // block_bytes,
         max_drafts=MAX_DRAFTS,
     )
@@ -96,18 +112,17 @@ def smallest_context(config: DecoderConfig, settings: Settings, device: Device) 
     return settings.context_tokens or min(config.context_length, least)
 
 
-def step_tokens_on(device: Device) -> int:
-    """Return how many tokens a step may have."""
-    return CARD_STEP_TOKENS if device.is_cuda else STEP_TOKENS
+def steps_on(config: DecoderConfig, room: Room) -> tuple[Steps, ...]:
+    """Return how wide steps may be: what is best first, what takes least memory last.
 
-
-def running_on(config: DecoderConfig, room: Room) -> int:
-    """Return how many sequences may decode together: more than a few where that costs little."""
+    On a card more than a few sequences decode together where that costs little.
+    """
     if not room.device.is_cuda:
-        return MAX_RUNNING
+        return (Steps(MAX_RUNNING, STEP_TOKENS),)
     draws = draws_bytes(config, max_running=CARD_MAX_RUNNING)
     is_small = draws <= DRAWS_SHARE_OF_CARD * room.total_bytes
-    return CARD_MAX_RUNNING if is_small else MAX_RUNNING
+    running = CARD_MAX_RUNNING if is_small else MAX_RUNNING
+    return Steps(running, CARD_STEP_TOKENS), Steps(NARROW_RUNNING, STEP_TOKENS)
 
 
 def blocks_for(num_tokens: int) -> int:

@@ -22,6 +22,9 @@ from localpaged.models.weight_forms import (
     num_bytes,
 )
 
+Types = tuple[tuple[str, str], ...]
+"""Names of a file's tensors and the types it has them in."""
+
 
 @dataclass(frozen=True, slots=True)
 class OpenedModel:
@@ -58,25 +61,35 @@ class OpenedModel:
     @property
     def file_form(self) -> Form:
         """The form that most of the layers' matrices have where they stay as the file has them."""
-        return _sized(self.config, self._types, AS_FILED, 2)[1]
+        return file_form(self.config, self._types)
 
     def weight_bytes(self, element_bytes: int, weights: Asked = DENSE) -> int:
         """Bytes the weights take: `element_bytes` for each number of what stays dense."""
-        return _sized(self.config, self._types, weights, element_bytes)[0]
+        return bytes_in_form(self.config, self._types, element_bytes, weights)
 
     @property
-    def _types(self) -> tuple[tuple[str, str], ...]:
-        return tuple((name, place.type) for name, place in self.places.items())
+    def _types(self) -> Types:
+        return types_of(self.places)
 
 
-def bytes_in_form(config: DecoderConfig, element_bytes: int, weights: Asked = DENSE) -> int:
-    """Return the same of a model whose files are not known: as filed they are dense."""
-    return _sized(config, (), weights, element_bytes)[0]
+def types_of(places: Mapping[str, TensorPlace]) -> Types:
+    """Return the types that a file has its tensors in, by their names."""
+    return tuple((name, place.type) for name, place in places.items())
+
+
+def file_form(config: DecoderConfig, types: Types) -> Form:
+    """Return the form that most of the layers' matrices have as a file has them."""
+    return _sized(config, types, AS_FILED, 2)[1]
+
+
+def bytes_in_form(config: DecoderConfig, types: Types, element_bytes: int, weights: Asked) -> int:
+    """Return the bytes of all weights in a form, as `OpenedModel.weight_bytes` does."""
+    return _sized(config, types, weights, element_bytes)[0]
 
 
 @lru_cache(maxsize=256)  # to find what fits it is asked hundreds of times
 def _sized(
-    config: DecoderConfig, types: tuple[tuple[str, str], ...], weights: Asked, element_bytes: int
+    config: DecoderConfig, types: Types, weights: Asked, element_bytes: int
 ) -> tuple[int, Form]:
     layout = tensor_layout(config)
     forms = forms_of(layout, dict(types), weights)

@@ -18,12 +18,15 @@ from localpaged.devices import choose_device
 from localpaged.engine.events import LoadEvent
 from localpaged.engine_factory import load_core
 from localpaged.errors import ConfigError, NoRoom
+from localpaged.fitting.fit import least_plan
+from localpaged.fitting.room import Room
 from localpaged.kv_files.folder import kv_root
 from localpaged.load_devices import CardBytes, ThisMachine
 from localpaged.memory_plan import LEFT_BYTES
 from localpaged.models.open_model import open_model
 from testkit.engine_runs import make_request, run
 from testkit.fake_device import FakeDevice
+from testkit.gguf_files import save_tiny_gguf
 from testkit.specialisations import CompilingDevice
 from testkit.tiny_model import save_tiny_model
 
@@ -110,6 +113,8 @@ def test_it_answers_as_the_processor_does_and_tells_where_it_is(opened):
         ({"dtype": "float16"}, "float16"),
         ({"kv_dtype": "int8"}, "bfloat16"),
         ({"kv_dtype": "fp8"}, "bfloat16"),
+        ({"dtype": "int8"}, "int8"),
+        ({"dtype": "int4", "kv_dtype": "int8"}, "int4"),
     ],
     ids=str,
 )
@@ -119,10 +124,30 @@ def test_every_format_of_a_card_answers(opened, settings, name):
     assert len(answer(core, PROMPT[:5], num_tokens=2)) == 2
 
 
-def test_kernels_are_compiled_while_it_is_loaded(opened):
+@pytest.mark.parametrize(
+    ("quantisation", "name", "bits"), [("Q4_1", "int4", 5), ("Q8_0", "int8", 8.5)]
+)
+def test_a_file_in_8_or_4_bits_stays_so_and_is_told_as_what_it_is(
+    tmp_path, quantisation, name, bits
+):
+    path = save_tiny_gguf(tmp_path, "llama", quantisation=quantisation, num_hidden_layers=1)
+    opened = open_model(path)
+    core, ready, events = load(opened)
+    picture = core.snapshot()
+    assert (ready.dtype, picture.dtype) == (name, name)
+    planned = next(e.done for e in events if e.stage == "Memory for weights of what is free")
+    assert picture.weight_bytes == planned == opened.weight_bytes(2, "file")
+    numbers = opened.num_parameters - 3 * 64  # but for norms
+    assert planned == numbers * bits / 8 + 3 * 64 * 2
+    assert len(answer(core, PROMPT[:5], num_tokens=2)) == 2
+    core.check()
+
+
+@pytest.mark.parametrize("dtype", ["auto", "int8"])
+def test_kernels_are_compiled_while_it_is_loaded(opened, dtype):
     machine = CardMachine()
     machine.layer = CompilingDevice()
-    core, _, events = load(opened, machine)
+    core, _, events = load(opened, machine, dtype=dtype)
     told = [(e.done, e.total) for e in events if e.stage == "Compiling kernels"]
     assert told == [(done, told[0][1]) for done in range(told[0][1] + 1)]
     built = set(machine.layer.built)
@@ -204,9 +229,10 @@ def test_its_bytes_are_told_by_purpose_before_it_is_loaded(opened):
 
 
 def test_what_does_not_fit_is_refused_with_the_setting_that_is_then_loaded(opened):
-    needed = load(opened)[2]
-    fixed = next(e for e in needed if e.stage == "Memory needed of what is free").done
-    machine = CardMachine(fixed - (2 << 20))  # the pool that is asked for is 4 MiB
+    asked = Settings("tiny", context_tokens=128, kv_memory_bytes=4 << 20)
+    least = least_plan(opened, asked, Room(CardMachine().choose(asked), 139 * GIB, 0, 0, 0))
+    # the pool that is asked for is 4 MiB
+    machine = CardMachine(least.total_bytes - least.kv_bytes + (2 << 20))
     with pytest.raises(NoRoom, match=r"on cuda:0 \(H200\)") as refused:
         load(opened, machine)
     assert refused.value.hint == "It fits with no --kv-memory."

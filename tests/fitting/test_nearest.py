@@ -17,13 +17,31 @@ from localpaged.config import Settings
 from localpaged.config_file import ConfigFile
 from localpaged.decoder_config import DecoderConfig
 from localpaged.devices import Device
-from localpaged.engine.graphs import MAX_GRAPHS
+from localpaged.engine.graphs import MAX_GRAPHS, graph_sizes
 from localpaged.errors import ConfigError, NoRoom
-from localpaged.fitting.fit import SizedModel, fit_of
+from localpaged.fitting.fit import SizedModel, fit_of, fixed_plan
+from localpaged.fitting.formats import choose_formats
 from localpaged.fitting.nearest import nearest, require_fit
-from localpaged.fitting.pool import FULL_CHATS, KV_SHARE_OF_CARD, blocks_for
+from localpaged.fitting.pool import (
+    CARD_STEP_TOKENS,
+    FULL_CHATS,
+    KV_SHARE_OF_CARD,
+    NARROW_RUNNING,
+    STEP_TOKENS,
+    Steps,
+    blocks_for,
+    steps_on,
+)
 from localpaged.fitting.room import Room
-from localpaged.memory_plan import GRAPHS
+from localpaged.memory_plan import (
+    GRAPH_SIZES,
+    PACKED_PARTS_BYTES,
+    PIECE_NUMBERS,
+    num_graphs,
+    packed_working_bytes,
+)
+from localpaged.models.tensor_layout import tensor_layout
+from localpaged_kernels.quantised_linear import triton_impl
 
 GIB, MIB = 2**30, 2**20
 QWEN3_4B = DecoderConfig(
@@ -61,11 +79,12 @@ def card(free_gib, *, host_gib=8):
     return Room(RTX, 24 * GIB, int(free_gib * GIB), 64 * GIB, int(host_gib * GIB))
 
 
-def beside(mib):
-    """Return a card that has so much free beside everything but KV."""
-    taken = require_fit(BIG, Settings("m"), card(20)).plan
-    free = taken.total_bytes - taken.kv_bytes + mib * MIB
-    return replace(card(1), free_bytes=free)
+def beside(mib, *, dtype="auto"):
+    """Return a card that has so much free beside everything but KV, with steps that take least."""
+    room, asked = card(1), Settings("m", dtype=dtype)
+    formats = choose_formats(BIG.config, asked, room)
+    taken = fixed_plan(BIG, formats, room, steps_on(BIG.config, room)[-1])
+    return replace(room, free_bytes=taken.total_bytes + mib * MIB)
 
 
 def processor(free_gib):
@@ -149,11 +168,98 @@ def test_formats_of_a_card_are_16_bits_unless_others_are_asked_for():
     assert set(of(dtype="float32")) == {torch.float32}
 
 
+def filed(type_name):
+    """Return the model as a file that has all its matrices in one type."""
+    names = [part.name for fused in tensor_layout(QWEN3_4B) for part in fused.parts]
+    return replace(BIG, types=tuple((name, type_name) for name in names))
+
+
 @pytest.mark.parametrize(
-    "asked", [{"dtype": "float16"}, {"kv_dtype": "float16"}, {"kv_dtype": "fp8"}]
+    ("model", "dtype", "name", "bits"),
+    [
+        (BIG, "int8", "int8", 8.5),
+        (BIG, "int4", "int4", 5),
+        (filed("F16"), "auto", "bfloat16", 16),
+        (filed("Q8_0"), "auto", "int8", 8.5),
+        (filed("Q4_K"), "auto", "int4", 5),
+        (filed("Q6_K"), "auto", "int8", 8.5),
+        (filed("Q4_K"), "bfloat16", "bfloat16", 16),
+        (filed("Q4_K"), "int8", "int8", 8.5),
+    ],
+)
+def test_weights_of_a_card_are_as_the_file_has_them_or_as_they_are_asked_for(
+    model, dtype, name, bits
+):
+    fit = require_fit(model, Settings("m", dtype=dtype), card(23))
+    assert fit.formats.name == name
+    assert set(map(str, (fit.formats.activations, fit.formats.kv))) == {"torch.bfloat16"}
+    words = 151_936 * 2_560
+    layers = model.weight_bytes(2) // 2 - words
+    # embeddings that are the head, too, have 8 bits at least where 4 are asked for
+    of_words = 8.5 if dtype == "int4" else bits
+    expected = (layers * bits + words * of_words) / 8
+    assert fit.plan.weight_bytes == pytest.approx(expected, rel=1e-3)
+
+
+def test_kv_is_told_apart_by_what_weights_are_kept_in():
+    dtypes = ("auto", "bfloat16", "int8", "int4")
+    formats = [require_fit(filed("Q4_K"), Settings("m", dtype=d), card(23)).formats for d in dtypes]
+    assert len(set(map(str, formats))) == 4  # which is part of the identity of KV in files
+
+
+def test_what_packed_matrices_take_to_be_multiplied_is_in_the_plan():
+    plain, packed = (
+        require_fit(BIG, Settings("m", dtype=dtype), card(23)).plan for dtype in ("auto", "int4")
+    )
+    assert packed.working_bytes - plain.working_bytes == packed_working_bytes(QWEN3_4B)
+    assert packed_working_bytes(QWEN3_4B) == 4 * PIECE_NUMBERS + PACKED_PARTS_BYTES
+    assert triton_impl.PIECE_NUMBERS == PIECE_NUMBERS
+    programs = 256 * triton_impl.PROGRAMS_A_PROCESSOR
+    most = max(shape.outputs for shape in triton_impl.SHAPES)
+    assert 2 * programs * most * triton_impl.MOST_ROWS * 4 == PACKED_PARTS_BYTES
+
+
+def test_steps_are_narrow_where_only_those_leave_room_for_a_context_of_use():
+    wide = require_fit(BIG, Settings("m"), card(20))
+    assert (wide.engine.max_running, wide.engine.step_tokens) == (256, CARD_STEP_TOKENS)
+    narrow = require_fit(BIG, Settings("m"), beside(400))
+    assert (narrow.engine.max_running, narrow.engine.step_tokens) == (NARROW_RUNNING, STEP_TOKENS)
+    assert narrow.engine.context_length >= 2_048
+    assert steps_on(QWEN3_4B, processor(8)) == (Steps(64, STEP_TOKENS),)
+
+
+def test_a_model_of_8_billion_numbers_in_4_bits_has_room_on_a_card_of_8_gb():
+    from gpu_check_parts.shapes import MODELS
+
+    model = SizedModel("qwen3-8b", MODELS["Qwen3 8B"], 5 * GIB)
+    eight = replace(RTX, card="RTX 4060", total_bytes=8 * GIB)
+    room = Room(eight, 8 * GIB, 7 * GIB, 32 * GIB, 16 * GIB)
+    with pytest.raises(NoRoom) as refused:
+        require_fit(model, Settings("m"), room)
+    assert refused.value.hint == "It fits with --dtype int4."
+    fit = require_fit(model, Settings("m", dtype="int4"), room)
+    assert fit.engine.context_length > 2_048
+    wider = require_fit(model, Settings("m", dtype="int4", kv_dtype="int8"), room)
+    assert wider.engine.context_length > 4_096
+
+
+def test_eight_bits_are_refused_on_a_processor_that_cannot(monkeypatch):
+    asked = Settings("m", dtype="int8")
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx2": True})
+    assert require_fit(BIG, asked, processor(60)).formats.has_eight_bit
+    narrow = replace(BIG, config=replace(QWEN3_4B, intermediate_size=9_736))
+    with pytest.raises(ConfigError, match=r"--dtype int8 .* this model's widths"):
+        require_fit(narrow, asked, processor(60))
+    monkeypatch.setattr(torch.cpu, "get_capabilities", dict)
+    with pytest.raises(ConfigError, match=r"--dtype int8 .* neither AVX2"):
+        require_fit(BIG, asked, processor(60))
+
+
+@pytest.mark.parametrize(
+    "asked", [{"dtype": "float16"}, {"dtype": "int4"}, {"kv_dtype": "float16"}, {"kv_dtype": "fp8"}]
 )
 def test_what_only_a_card_computes_in_is_refused_on_the_processor(asked):
-    with pytest.raises(ConfigError, match=r"(float16|fp8) is for CUDA cards"):
+    with pytest.raises(ConfigError, match=r"(float16|fp8|int4) is for CUDA cards"):
         require_fit(BIG, Settings("m", **asked), processor(60))
 
 
@@ -162,13 +268,20 @@ def test_what_only_a_card_computes_in_is_refused_on_the_processor(asked):
     [
         (beside(4_096), {"context_tokens": 40_960}, "--context 25600"),
         (beside(200), {}, "--kv-dtype int8"),
-        (beside(80), {}, "--context 512"),
+        (beside(80), {}, "--dtype int8"),
+        (beside(200, dtype="int8"), {"dtype": "bfloat16"}, "--dtype int8 --kv-dtype int8"),
+        (beside(80, dtype="int8"), {}, "--dtype int4"),
+        (beside(200, dtype="int4"), {}, "--dtype int4 --kv-dtype int8"),
+        (beside(80, dtype="int4"), {}, "--context 512 --dtype int4"),
+        (beside(80, dtype="int4"), {"dtype": "int4"}, "--context 512"),
         (card(15), {"dtype": "float32"}, "--dtype auto"),
         (card(20), {"kv_memory_bytes": 16 * GIB}, "no --kv-memory"),
         (card(20, host_gib=1), {"host_memory_bytes": 2 * GIB}, "no --host-memory"),
-        (card(4, host_gib=40), {}, "--device cpu"),
-        (card(4, host_gib=40), {"dtype": "float16"}, "--device cpu --dtype auto"),
-        (card(4, host_gib=40), {"kv_dtype": "fp8"}, "--device cpu --kv-dtype int8"),
+        (card(4.5, host_gib=40), {"dtype": "float16"}, "--dtype int4"),
+        (card(3, host_gib=40), {}, "--device cpu"),
+        (card(3, host_gib=40), {"dtype": "float16"}, "--device cpu --dtype auto"),
+        (card(3, host_gib=40), {"dtype": "int4"}, "--device cpu --dtype auto"),
+        (card(3, host_gib=40), {"kv_dtype": "fp8"}, "--device cpu --kv-dtype int8"),
         (processor(20), {"context_tokens": 40_960}, "--context 35840"),
     ],
 )
@@ -180,14 +293,14 @@ def test_the_nearest_setting_changes_as_little_as_can_be(monkeypatch, room, aske
     assert refused.value.hint == f"It fits with {options}."
 
 
-@pytest.mark.parametrize("room", [card(4, host_gib=4), processor(4)])
+@pytest.mark.parametrize("room", [card(2, host_gib=4), processor(4)])
 def test_where_nothing_fits_the_weights_are_told(room):
     with pytest.raises(NoRoom) as refused:
         require_fit(BIG, Settings("m"), room)
     told = re.search(r"No setting fits: the weights alone need (.*) GiB", refused.value.hint)
     assert told is not None
     # on a processor 8 bits and what rounding takes, or 16 and the file's own 4-bit numbers
-    whole = BIG.weight_bytes(2) / GIB
+    whole = BIG.weight_bytes(2, "int4" if room.device.is_cuda else "dense") / GIB
     assert float(told[1]) == pytest.approx(whole, abs=0.01 if room.device.is_cuda else 2.5)
 
 
@@ -199,8 +312,11 @@ def test_what_is_needed_is_told_before_it_is_refused():
 
 
 def test_the_plan_counts_as_many_graphs_as_there_may_be():
-    # with shared beginnings and without, and a short chunk
-    assert 2 * MAX_GRAPHS + 1 == GRAPHS
+    assert GRAPH_SIZES == MAX_GRAPHS
+    for running in (1, 2, 5, 16, 64, 256, 300):
+        sizes = graph_sizes(running)
+        # with shared beginnings and without, and a short chunk
+        assert num_graphs(running) == len(sizes) + sum(size > 1 for size in sizes) + 1
 
 
 SIZES = st.integers(0, 48 * GIB)
@@ -223,7 +339,9 @@ def models(draw):
         rope_theta=1e4,
         is_tied=draw(st.booleans()),
     )
-    return SizedModel("m", config, draw(SIZES) // 4)
+    names = [part.name for fused in tensor_layout(config) for part in fused.parts]
+    types = draw(st.sampled_from([(), *(tuple((n, t) for n in names) for t in ("Q4_K", "Q6_K"))]))
+    return SizedModel("m", config, draw(SIZES) // 4, types)
 
 
 @st.composite
@@ -235,12 +353,12 @@ def rooms(draw):
 
 
 @st.composite
-def wishes(draw, context_length):
+def wishes(draw, context_length, dtypes):
     is_short = context_length < 64
     context = None if is_short else draw(st.none() | st.integers(64, context_length))
     return Settings(
         "m",
-        dtype=draw(st.sampled_from(["auto", "float32", "bfloat16"])),
+        dtype=draw(st.sampled_from(["auto", "float32", "bfloat16", *dtypes])),
         kv_dtype=draw(st.sampled_from(["auto", "float32", "int8"])),
         context_tokens=context,
         kv_memory_bytes=draw(st.none() | st.integers(MIB, 64 * GIB)),
@@ -252,7 +370,8 @@ def wishes(draw, context_length):
 @given(st.data())
 def test_whatever_the_numbers_a_suggestion_passes_the_plan_as_it_is_written(data):
     model, room = data.draw(models()), data.draw(rooms())
-    asked = data.draw(wishes(model.config.context_length))
+    dtypes = ("int8", "int4") if room.device.is_cuda else ()
+    asked = data.draw(wishes(model.config.context_length, dtypes))
     try:
         require_fit(model, asked, room)
         return

@@ -80,7 +80,7 @@ def rows_a_piece(width: int) -> int:
 
 def num_counters(outputs: int) -> int:
     """Return how many programs' parts are counted for a matrix at most."""
-    return -(-outputs // min(shape.outputs for shape in _SHAPES))
+    return -(-outputs // min(shape.outputs for shape in SHAPES))
 
 
 def plan(
@@ -141,10 +141,10 @@ def plan(
 def shape_of(x: torch.Tensor) -> Shape:
     """Return how the projection of these rows is laid out."""
     is_wide, is_few = x.dtype == torch.float32, x.shape[0] <= FEW_ROWS
-    return _SHAPES[2 * is_wide + (not is_few)]
+    return SHAPES[2 * is_wide + (not is_few)]
 
 
-_SHAPES = (
+SHAPES = (
     Shape(FEW_ROWS, 64, 4, num_warps=4, num_stages=4),
     Shape(MOST_ROWS, 64, 4, num_warps=4, num_stages=3),
     Shape(FEW_ROWS, 32, 2, num_warps=4, num_stages=2),
