@@ -15,6 +15,7 @@ from kernel_launches import (
     cascade,
     copy,
     dequantised,
+    few_rows,
     gated,
     norm,
     quantised_linear,
@@ -102,6 +103,20 @@ CASES: dict[str, Case] = {
     "SwiGLU, bf16": partial(gated, gate="silu"),
     "GeGLU, fp16": partial(gated, gate="gelu", dtype=FP16),
     "GeGLU with tanh, bf16": partial(gated, gate="gelu_tanh"),
+    "a row's queries, keys, values, bf16, norm": partial(
+        few_rows, width=2560, outputs=6144, has_norm=True
+    ),
+    "two rows' queries, keys, values, fp16, norm, bias": partial(
+        few_rows, width=3584, outputs=4608, rows=2, dtype=FP16, has_norm=True, has_bias=True
+    ),
+    "a row's gate and up, bf16, norm": partial(
+        few_rows, width=2560, outputs=9728, has_norm=True, gate="silu"
+    ),
+    "two rows' gate and up, bf16, norm": partial(
+        few_rows, width=4096, outputs=12288, rows=2, has_norm=True, gate="silu"
+    ),
+    "a row's down, bf16": partial(few_rows, width=9728, outputs=2560),
+    "two rows' down, fp32": partial(few_rows, width=4864, outputs=896, rows=2, dtype=FP32),
     "draw from 151,936": partial(sample, vocab=151936),
     "draw from 49,152": partial(sample, vocab=49152),
 }
@@ -124,8 +139,8 @@ CASES |= {
     "Llama 3 8B and Qwen3 8B, decode, last merges, int8": _decode(
         **_THIRTY_TWO, kv_dtype=INT8, num_splits=8, is_last_merging=True
     ),
-    "Llama 3 8B and Qwen3 8B, chunk, last merges, int8": _chunk(
-        **_THIRTY_TWO, kv_dtype=INT8, num_splits=4, is_last_merging=True
+    "Llama 3 8B and Qwen3 8B, chunk, in parts, int8": _chunk(
+        **_THIRTY_TWO, kv_dtype=INT8, num_splits=4
     ),
     "Llama 3 8B and Qwen3 8B, decode, fp32": _decode(**_THIRTY_TWO, dtype=FP32),
     "Llama 3 8B and Qwen3 8B, decode, fp32 on int8": _decode(
@@ -149,22 +164,18 @@ CASES |= {
     "gpt-oss, decode": _decode(**_GPT_OSS, num_splits=4),
     "gpt-oss, decode, fp8": _decode(**_GPT_OSS, kv_dtype=FP8),
     "gpt-oss, chunk": _chunk(**_GPT_OSS),
-    "gpt-oss, chunk, int8, last merges": _chunk(
-        **_GPT_OSS, kv_dtype=INT8, num_splits=4, is_last_merging=True
-    ),
+    "gpt-oss, chunk, int8, in parts": _chunk(**_GPT_OSS, kv_dtype=INT8, num_splits=4),
     "SmolLM2 135M, decode": _decode(**_SMOLLM2, num_splits=8),
     "SmolLM2 135M, decode, int8, last merges": _decode(
         **_SMOLLM2, kv_dtype=INT8, num_splits=8, is_last_merging=True
     ),
     "SmolLM2 135M, chunk, fp32": _chunk(**_SMOLLM2, dtype=FP32),
     "Phi-2, decode, fp8": _decode(**_PHI_2, kv_dtype=FP8),
-    "Phi-2, chunk, last merges": _chunk(**_PHI_2, num_splits=2, is_last_merging=True),
+    "Phi-2, chunk, in parts": _chunk(**_PHI_2, num_splits=2),
     "Phi-3 mini, decode, int8": _decode(**_PHI_3, kv_dtype=INT8),
     "Phi-3 mini, chunk": _chunk(**_PHI_3),
     "Danube 3, decode": _decode(**_DANUBE_3),
-    "Danube 3, chunk, int8, last merges": _chunk(
-        **_DANUBE_3, kv_dtype=INT8, num_splits=4, is_last_merging=True
-    ),
+    "Danube 3, chunk, int8, in parts": _chunk(**_DANUBE_3, kv_dtype=INT8, num_splits=4),
     "one KV head for 48, decode, int8": _decode(heads=48, kv_heads=1, dim=128, kv_dtype=INT8),
     "one KV head for 71, decode, int8": _decode(heads=71, kv_heads=1, dim=64, kv_dtype=INT8),
     "8/4 heads of 64, decode": _decode(heads=8, kv_heads=4, dim=64),

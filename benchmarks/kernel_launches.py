@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from localpaged_kernels.card import Card
+from localpaged_kernels.few_rows.triton_impl import plan as plan_few_rows
 from localpaged_kernels.gated.triton_impl import plan as plan_gated
 from localpaged_kernels.kv_cache.triton_impl import plan as plan_blocks
 from localpaged_kernels.launch import Launch
@@ -59,6 +60,7 @@ def attention(
         starts=None if num_queries == num_rows else empty(num_rows + 1),
         first_query=0,
         num_queries=num_queries,
+        kv_tokens=empty(1) if num_queries == num_rows else None,
     )
     return plan(
         empty(*queries.shape, dtype=dtype),
@@ -154,6 +156,34 @@ def norm(
     x = empty(8, hidden, dtype=dtype)
     weight = empty(hidden, dtype=dtype)
     return (plan_norm(x, x, x, x if has_residual else None, weight, eps=1e-6),)
+
+
+def few_rows(
+    architecture: int,
+    *,
+    width: int,
+    outputs: int,
+    rows: int = 1,
+    dtype: torch.dtype = BF16,
+    has_norm: bool = False,
+    has_bias: bool = False,
+    gate: Any = None,
+) -> tuple[Launch, ...]:
+    """Return the launches of a projection of a row or two, with a norm its residual's, too."""
+    del architecture
+    x = empty(rows, width, dtype=dtype)
+    count = outputs * (1 if gate is None else 2)
+    launch = plan_few_rows(
+        empty(rows, outputs, dtype=dtype),
+        x,
+        x,
+        empty(count, width, dtype=dtype),
+        empty(count, dtype=dtype) if has_bias else None,
+        residual=x if has_norm else None,
+        norm=empty(width, dtype=dtype) if has_norm else None,
+        gate=gate,
+    )
+    return (launch,)
 
 
 def gated(architecture: int, *, gate: Any, dtype: torch.dtype = BF16) -> tuple[Launch, ...]:

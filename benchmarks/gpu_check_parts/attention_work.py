@@ -117,13 +117,19 @@ def launches_of(
 
     With `arrivals` [rows · kv_heads] int32, zero, the last part to be ready merges.
     """
+    is_decode = work.queries == 1
+    is_ruled = num_splits is None and is_decode
+    count = work.rows * work.shape.kv_heads
     rows = DeviceRows(
         tensors.tables,
         tensors.lens,
-        None if work.queries == 1 else tensors.starts,
+        None if is_decode else tensors.starts,
         0,
         work.rows * work.queries,
+        tensors.lens.sum(0, keepdim=True, dtype=torch.int32) if is_ruled else None,
     )
+    if is_ruled:
+        arrivals = torch.zeros(count, dtype=torch.int32, device=tensors.lens.device)
     terms = Terms(work.shape.dim**-0.5, kv_scales=tensors.scales)
     return plan(
         tensors.out,

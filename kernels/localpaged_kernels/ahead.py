@@ -49,6 +49,25 @@ def compile_ahead(launch: Launch, architecture: int) -> Build:
 
     Triton must not interpret (TRITON_INTERPRET) in this process. Raises what its compiler raises.
     """
+    built = _built(launch, architecture)
+    registers, spilled_bytes = _resources(built.asm["cubin"])
+    waits = re.findall(r"cp\.async\.wait_group\s+(\d+)", built.asm["ptx"])
+    copies_ahead = max(map(int, waits), default=0)
+    return Build(registers, spilled_bytes, built.metadata.shared, copies_ahead)
+
+
+def machine_code(launch: Launch, architecture: int) -> str:
+    """Return the instructions that a launch becomes, as NVIDIA's disassembler tells them.
+
+    Two words of 64 bits follow each: in their upper bits is what it waits for.
+    """
+    from triton import knobs
+
+    cubin = _built(launch, architecture).asm["cubin"]
+    return _told(cubin, knobs.nvidia.nvdisasm.path, "--print-code", "--print-instruction-encoding")
+
+
+def _built(launch: Launch, architecture: int) -> Any:
     import triton
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
@@ -67,15 +86,11 @@ def compile_ahead(launch: Launch, architecture: int) -> Build:
         signature[name] = _type_of(value)
         if is_special and _is_aligned(value):
             attributes[place,] = [["tt.divisibility", 16]]
-    built = triton.compile(
+    return triton.compile(
         ASTSource(launch.kernel, signature, constants, attributes),
         target=GPUTarget("cuda", architecture, 32),
         options=dict(launch.options),
     )
-    registers, spilled_bytes = _resources(built.asm["cubin"])
-    waits = re.findall(r"cp\.async\.wait_group\s+(\d+)", built.asm["ptx"])
-    copies_ahead = max(map(int, waits), default=0)
-    return Build(registers, spilled_bytes, built.metadata.shared, copies_ahead)
 
 
 def _type_of(value: object) -> str:
@@ -95,14 +110,15 @@ def _resources(cubin: bytes) -> tuple[int, int]:
     """Return registers and bytes of local memory of the one kernel in a binary."""
     from triton import knobs
 
+    told = _told(cubin, knobs.nvidia.cuobjdump.path, "--dump-resource-usage")
+    numbers = dict(re.findall(r"\b(REG|STACK|LOCAL):(\d+)", told))
+    return int(numbers["REG"]), int(numbers["STACK"]) + int(numbers["LOCAL"])
+
+
+def _told(cubin: bytes, program: str, *options: str) -> str:
+    """Return what one of NVIDIA's programs, which come with Triton, says of a binary."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "kernel.cubin"
         path.write_bytes(cubin)
-        told = subprocess.run(
-            [knobs.nvidia.cuobjdump.path, "--dump-resource-usage", str(path)],
-            check=True,
-            capture_output=True,
-            text=True,
-        ).stdout
-    numbers = dict(re.findall(r"\b(REG|STACK|LOCAL):(\d+)", told))
-    return int(numbers["REG"]), int(numbers["STACK"]) + int(numbers["LOCAL"])
+        command = [program, *options, str(path)]
+        return subprocess.run(command, check=True, capture_output=True, text=True).stdout

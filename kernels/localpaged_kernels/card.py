@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 FP8_CAPABILITY = (8, 9)
 """From here on the processor itself turns fp8 (e4m3) into wider numbers."""
 
-SHARED_BYTES = {(8, 0): 167_936, (9, 0): 233_472, (10, 0): 233_472}
+SHARED_BYTES = {(8, 0): 167_936, (9, 0): 233_472, (10, 0): 233_472, (10, 3): 233_472}
 """Shared memory of a processor in data centres' cards, which have more of it than others."""
 
 USUAL_SHARED_BYTES = 102_400
@@ -34,6 +34,11 @@ class Card:
     def shared_bytes(self) -> int:
         """Shared memory of one processor, for all programs that run on it at a time."""
         return SHARED_BYTES.get(self.capability, USUAL_SHARED_BYTES)
+
+    @property
+    def has_fast_memory(self) -> bool:
+        """Whether a processor's share of the bandwidth is that of a data centre's card."""
+        return self.capability in SHARED_BYTES
 
 
 @cache

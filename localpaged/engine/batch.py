@@ -102,15 +102,16 @@ def device_rows(
     wide_lens: torch.Tensor | None = None,
     starts: torch.Tensor | None = None,
     num_tokens: int = 0,
+    kv_tokens: torch.Tensor | None = None,
 ) -> tuple[DeviceRows, ...]:
     """Return a step's decodes and, with `wide_tables`, its rows of several queries; all int32.
 
     Block tables are [rows, widest], lengths [rows]. Chunk r has the queries starts[r] up to
-    starts[r + 1], the last of the `num_tokens` of the step. Each tensor begins at a multiple of 16
-    bytes, or kernels would be compiled anew.
+    starts[r + 1], the last of the `num_tokens` of the step. `kv_tokens` [1] are the tokens of all
+    decodes. Each tensor begins at a multiple of 16 bytes, or kernels would be compiled anew.
     """
     num_decodes = len(tables)
-    decodes = DeviceRows(tables, lens, None, 0, num_decodes)
+    decodes = DeviceRows(tables, lens, None, 0, num_decodes, kv_tokens)
     if wide_tables is None or wide_lens is None or not len(wide_tables):
         return (decodes,)
     num_queries = num_tokens - num_decodes

@@ -92,6 +92,7 @@ def upload_mixed(
                     wide_lens=fields["wide_lens"],
                     starts=fields["starts"],
                     num_tokens=len(token_ids),
+                    kv_tokens=fields["kv_tokens"],
                 ),
                 query_lens=tuple(len(row.token_ids) for row in rows),
                 seq_lens=tuple(row.end for row in rows),
@@ -125,6 +126,7 @@ def _layout(
             Field("places", whole, (num_draws,)),
             *draw_fields(num_draws),
             Field("lens", short, (num_decodes,)),
+            Field("kv_tokens", short, (1,)),
             Field("wide_lens", short, (len(rows) - num_decodes,)),
             Field("starts", short, (len(rows) - num_decodes + 1,)),
             Field("tables", short, _table_shape(rows[:num_decodes])),
@@ -167,6 +169,7 @@ def _write_tokens(
 def _write_tables(arrays: Arrays, rows: Sequence[PlannedRow], num_decodes: int) -> None:
     lens = [len(row.token_ids) for row in rows[num_decodes:]]
     arrays["lens"][:] = [row.end for row in rows[:num_decodes]]
+    arrays["kv_tokens"][0] = arrays["lens"].sum()
     arrays["wide_lens"][:] = [row.end for row in rows[num_decodes:]]
     arrays["starts"][:] = [*accumulate(lens, initial=num_decodes)]
     for name, named in (("tables", rows[:num_decodes]), ("wide_tables", rows[num_decodes:])):

@@ -26,6 +26,7 @@ import torch
 
 from localpaged.decoder_config import DecoderConfig
 from localpaged.engine.batch import Batch
+from localpaged.engine.few_rows import few_rows_of
 from localpaged.engine.kv_storage import KVStorage, LayerKV
 from localpaged.engine.linear import make_embedding, make_linear
 from localpaged.engine.operators import Angles, Operators, torch_operators
@@ -127,6 +128,15 @@ class _Layer:
         self._o = make_linear(state, prefix + "o")
         self._gate_up = make_linear(state, prefix + "gate_up")
         self._down = make_linear(state, prefix + "down")
+        self._few_rows = None
+        if self.mlp_post_norm is None and self._attn_post_norm is None:
+            self._few_rows = few_rows_of(
+                operators,
+                (self._qkv, self._o, self._gate_up, self._down),
+                (self._attn_norm, self._mlp_norm),
+                eps=config.rms_norm_eps,
+                activation=config.activation,
+            )
 
     def forward(
         self,
@@ -141,6 +151,10 @@ class _Layer:
 
         `added` is the same of the layer before, and `post_norm` its norm.
         """
+        if self._few_rows is not None and self._few_rows.takes(hidden):
+            return self._few_rows.forward(
+                added, hidden, lambda qkv: self._attend(qkv, batch, kv, angles)
+            )
         operators, eps = self._operators, self._config.rms_norm_eps
         if added is None:
             normed = operators.rms_norm(hidden, self._attn_norm, eps=eps)

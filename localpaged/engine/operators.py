@@ -107,6 +107,23 @@ class Gate(Protocol):
         """Return act(g) · u [rows, width] of [rows, 2 · width], g first; may write over it."""
 
 
+class ProjectFew(Protocol):
+    """Projects a row or two by a dense matrix; see `few_rows.reference`."""
+
+    def __call__(
+        self,
+        x: torch.Tensor,
+        weight: torch.Tensor,
+        bias: torch.Tensor | None = None,
+        *,
+        residual: torch.Tensor | None = None,
+        norm: torch.Tensor | None = None,
+        eps: float = 0.0,
+        gate: Activation | None = None,
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return the projection [rows, outputs] of x [rows, width], and what was normalised."""
+
+
 class CopyBlocks(Protocol):
     """Copies whole blocks, all reads before all writes."""
 
@@ -137,7 +154,8 @@ class ScatterBlocks(Protocol):
 class Operators:
     """One device's way of computing. `name` is how the program tells it.
 
-    `rope_dtype` is what tables of angles are kept in; None for the dtype that is computed in.
+    `rope_dtype` is what tables of angles are kept in; None for the dtype that is computed in. Where
+    there is a `project_few` it projects up to `most_few` rows, norm before or gate behind included.
     """
 
     name: str
@@ -151,6 +169,8 @@ class Operators:
     gather_blocks: GatherBlocks
     scatter_blocks: ScatterBlocks
     rope_dtype: torch.dtype | None = None
+    project_few: ProjectFew | None = None
+    most_few: int = 0
 
 
 def torch_operators() -> Operators:
@@ -169,12 +189,13 @@ def torch_operators() -> Operators:
     )
 
 
-def triton_operators(*, is_last_merging: bool = False) -> Operators:
+def triton_operators(*, is_last_merging: bool = True) -> Operators:
     """Return the operators of a GPU, each a kernel's launch or a few.
 
-    With `is_last_merging` the last part of a sequence to be ready puts the parts together, in
-    place of a second launch. Triton is imported when the first of them is called.
+    With `is_last_merging` the last part of a decode to be ready puts the parts together, in place
+    of a second launch. Triton is imported when the first of them is called.
     """
+    from localpaged_kernels.few_rows import triton_impl as few_rows
     from localpaged_kernels.gated.triton_impl import gated
     from localpaged_kernels.kv_cache import triton_impl as blocks
     from localpaged_kernels.norm.triton_impl import add_rms_norm
@@ -225,6 +246,8 @@ def triton_operators(*, is_last_merging: bool = False) -> Operators:
             kv, targets, piece.transpose(0, 1)
         ),
         rope_dtype=torch.float32,
+        project_few=few_rows.project,
+        most_few=few_rows.MOST_ROWS,
     )
 
 

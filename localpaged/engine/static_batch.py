@@ -103,7 +103,7 @@ class StaticBatch:
             slots=fields["slots"],
             sampled_tokens=places,
             attention=device_attention(
-                device_rows(fields["tables"], fields["lens"]),
+                device_rows(fields["tables"], fields["lens"], kv_tokens=fields["kv_tokens"]),
                 query_lens=(1,) * count,
                 seq_lens=(self._width * self._block_size,) * count,
                 num_decodes=count,
@@ -140,6 +140,7 @@ class StaticBatch:
         self._write_tokens(arrays, rows, places)
         _write_draws(arrays, rows)
         self._pad(arrays, len(rows))
+        arrays["kv_tokens"][0] = arrays["lens"].sum()
         groups = None
         if self._has_cascade:
             groups = find_groups(rows, count=count, block_size=self._block_size)
@@ -155,6 +156,7 @@ class StaticBatch:
                 *(Field(n, whole, (count,)) for n in ("token_ids", "places", "positions", "slots")),
                 *draw_fields(count),
                 Field("lens", short, (count,)),
+                Field("kv_tokens", short, (1,)),
                 *(Field(name, short, (size,)) for name, size in group_fields(count)),
                 Field("tables", short, (count, self._width)),
             )

@@ -74,7 +74,10 @@ def steps_for_nobody(
         steps.append((decode(0, context_blocks), decode(1, context_blocks), shortest))
         # With an odd number of heads parts behind an odd number of decodes are not aligned.
         steps.append((decode(0, context_blocks), shortest))
-        steps.append((decode(0, 1), replace(long, prompt_scores=PromptScores(0, (0,), 1))))
+        scores = PromptScores(0, (0,), 1)
+        steps.append((decode(0, 1), replace(long, prompt_scores=scores)))
+        # A row or two are projected by kernels of their own.
+        steps.append((replace(shortest, prompt_scores=scores),))
     return [StepPlan(rows, ()) for rows in steps]
 
 

@@ -47,7 +47,7 @@ TELLING = {
         "SmolLM2 135M, decode",
         "Danube 3, decode",
         "8/4 heads of 256, decode, fp32",
-        "gpt-oss, chunk, int8, last merges",
+        "gpt-oss, chunk, int8, in parts",
         "copy of blocks, bf16",
     ],
 }

@@ -210,6 +210,32 @@ def test_the_number_of_parts_follows_from_widths_and_never_from_lengths():
     assert planned[0].grid == (2, 2, 4)
 
 
+@pytest.mark.parametrize("is_last_merging", [False, True], ids=["second launch", "last merges"])
+def test_a_long_sequence_among_short_ones_does_not_keep_them_waiting(is_last_merging):
+    rows = [(1, 9), (1, 900), (1, 30), (1, 17)]
+    check(rows, shape={**NARROW, "dim": 64}, is_last_merging=is_last_merging)
+
+
+def test_parts_are_cut_by_how_long_a_sequence_is_beside_the_others():
+    queries, kv, _, batch = build_poisoned([(1, 600), (1, 9), (1, 200)], **NARROW)
+    (rows,) = rows_of(batch, DEVICE)
+    card = Card((8, 6), 4)  # room for eight programs
+    launch = plan(torch.empty_like(queries), queries, kv, rows, Terms(1.0), card=card)[0]
+    launch.args["tops_ptr"].fill_(float("nan"))
+    launch.run()
+    tops = launch.args["tops_ptr"]
+    assert not tops.isnan().any()
+    assert (tops > -float("inf")).sum(2).tolist() == [[5] * 4, [1] * 4, [1] * 4]
+
+
+def test_prompts_are_put_together_by_a_second_launch():
+    queries, kv, _, batch = build_poisoned([(40, 900)], **NARROW)
+    (rows,) = rows_of(batch, DEVICE)
+    arrivals = torch.zeros(64, dtype=torch.int32, device=DEVICE)
+    planned = plan(queries, queries, kv, rows, Terms(1.0), card=LARGE_CARD, arrivals=arrivals)
+    assert [launch.kernel.__name__ for launch in planned] == ["attend", "merge"]
+
+
 def test_what_grows_with_a_chat_is_no_constant_and_is_not_looked_at_closer():
     compiled_for = set()
     queries = torch.zeros(2, 4, 32)

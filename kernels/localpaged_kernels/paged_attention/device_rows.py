@@ -19,7 +19,8 @@ class DeviceRows:
     with KV, in the blocks `tables` [rows, widest] names. Where `starts` is None each row has one
     query and the first is `first_query`. `num_queries` is all of them, at most. What lies in a
     table behind its sequence's end is never looked at. The lengths are the device's own: a launch
-    that was captured reads those that are there when it is replayed.
+    that was captured reads those that are there when it is replayed. `kv_tokens` [1] is their sum;
+    where it is known, long sequences among short ones are cut into more parts than those.
     """
 
     tables: torch.Tensor
@@ -27,6 +28,7 @@ class DeviceRows:
     starts: torch.Tensor | None
     first_query: int
     num_queries: int
+    kv_tokens: torch.Tensor | None = None
 
     @property
     def num_rows(self) -> int:
@@ -53,10 +55,13 @@ def _rows(batch: AttentionBatch, rows: range, device: torch.device) -> DeviceRow
     first = sum(batch.query_lens[: rows.start])
     query_lens = [batch.query_lens[row] for row in rows]
     starts = torch.tensor([first, *query_lens], dtype=torch.int32).cumsum(0, dtype=torch.int32)
+    lens = [batch.seq_lens[row] for row in rows]
+    is_one_query = rows.start == 0 and batch.num_decodes > 0
     return DeviceRows(
         tables=torch.nn.utils.rnn.pad_sequence(tables, batch_first=True).to(device),
-        lens=torch.tensor([batch.seq_lens[row] for row in rows], dtype=torch.int32).to(device),
-        starts=None if rows.start == 0 and batch.num_decodes else starts.to(device),
+        lens=torch.tensor(lens, dtype=torch.int32).to(device),
+        starts=None if is_one_query else starts.to(device),
         first_query=first,
         num_queries=sum(query_lens),
+        kv_tokens=torch.tensor([sum(lens)], dtype=torch.int32).to(device) if is_one_query else None,
     )

@@ -1,15 +1,14 @@
-"""Triton kernels of paged attention: one that attends, one that puts the parts together.
+"""Triton kernel of paged attention: a program attends for the heads of one KV head.
 
 Rows of the matrix are queries × the heads of one KV head, so K and V are read once for all of
-them. A sequence may be cut into several parts (split-KV): each leaves the greatest score, the sum
-of weights and the weighted sum of V of its tokens. Scores are in units of log2, so that weights
-are powers of two. Nothing is read behind a sequence's end, and every address is 64 bits wide.
+them. A sequence may be cut into several parts (split-KV), see `triton_parts_kernel`. Nothing is
+read behind a sequence's end, and every address is 64 bits wide.
 """
 
 import triton
 import triton.language as tl
 
-LOG2_E: tl.constexpr = tl.constexpr(1.4426950408889634)
+from localpaged_kernels.paged_attention.triton_parts_kernel import LOG2_E, merge_heads, write
 
 
 @triton.jit
@@ -39,58 +38,10 @@ def _numbers(raw, dtype: tl.constexpr, IS_SOFT_FP8: tl.constexpr):
     return raw.to(dtype)
 
 
-@triton.jit
-def _merge(
-    out_ptr, parts_ptr, tops_ptr, sums_ptr, sinks_ptr, query, head, num_slots,
-    HEADS: tl.constexpr, HEAD_DIM: tl.constexpr, DIM: tl.constexpr, SLOTS: tl.constexpr,
-    HAS_SINKS: tl.constexpr,
-):  # fmt: skip
-    slots = tl.arange(0, SLOTS)
-    dims = tl.arange(0, DIM)
-    is_slot = slots < num_slots
-    is_dim = dims < HEAD_DIM
-    place = query.to(tl.int64) * HEADS + head
-    # Other programs wrote these: past the first cache, which does not see other processors.
-    tops = tl.load(
-        tops_ptr + place * num_slots + slots, mask=is_slot, other=-float("inf"),
-        cache_modifier=".cg",
-    )  # fmt: skip
-    is_live = tops > -float("inf")
-    top = tl.maximum(tl.max(tops, 0), -3.4e38)  # finite where nothing was seen
-    if HAS_SINKS:
-        sink = tl.load(sinks_ptr + head).to(tl.float32) * LOG2_E
-        top = tl.maximum(top, sink)
-    shares = tl.where(is_live, tl.exp2(tl.where(is_live, tops, top) - top), 0.0)
-    sums = tl.load(
-        sums_ptr + place * num_slots + slots, mask=is_live, other=0.0, cache_modifier=".cg"
-    )
-    total = tl.sum(sums * shares, 0)
-    if HAS_SINKS:
-        total += tl.exp2(sink - top)
-    parts = tl.load(
-        parts_ptr + (place * num_slots + slots)[:, None] * HEAD_DIM + dims[None, :],
-        mask=is_live[:, None] & is_dim[None, :], other=0.0, cache_modifier=".cg",
-    )  # fmt: skip
-    out = tl.sum(parts * shares[:, None], 0) / tl.where(total > 0, total, 1.0)
-    out = tl.where(total == total, out, float("nan"))
-    tl.store(out_ptr + place * HEAD_DIM + dims, out.to(out_ptr.dtype.element_ty), mask=is_dim)
-
-
-@triton.jit(do_not_specialize=["num_slots", "tops_ptr", "sums_ptr"])  # parts of other tensors
-def merge(
-    out_ptr, parts_ptr, tops_ptr, sums_ptr, sinks_ptr, num_slots,
-    HEADS: tl.constexpr, HEAD_DIM: tl.constexpr, DIM: tl.constexpr, SLOTS: tl.constexpr,
-    HAS_SINKS: tl.constexpr,
-):  # fmt: skip
-    _merge(
-        out_ptr, parts_ptr, tops_ptr, sums_ptr, sinks_ptr, tl.program_id(0), tl.program_id(1),
-        num_slots, HEADS, HEAD_DIM, DIM, SLOTS, HAS_SINKS,
-    )  # fmt: skip
-
-
 # What changes from step to step: its being 1 or a multiple of 16 must not compile anything anew.
 _CHANGING = [
     "num_rows", "first_query", "table_stride", "window", "num_splits", "first_slot", "num_slots",
+    "kv_tokens_ptr",
 ]  # fmt: skip
 
 
@@ -98,17 +49,17 @@ _CHANGING = [
 def attend(
     out_ptr, parts_ptr, tops_ptr, sums_ptr, arrivals_ptr, sinks_ptr,
     queries_ptr, kv_ptr, scales_ptr, tables_ptr, starts_ptr, lens_ptr, skips_ptr, members_ptr,
-    num_rows, first_query, table_stride, query_stride, query_head_stride,
+    kv_tokens_ptr, num_rows, first_query, table_stride, query_stride, query_head_stride,
     block_stride, token_stride, side_stride, head_stride,
     scale_block_stride, scale_token_stride, scale_side_stride,
-    scale, softcap, window, num_splits, first_slot, num_slots,
+    scale, softcap, window, num_splits, programs_a_head, first_slot, num_slots,
     HEADS: tl.constexpr, GROUP: tl.constexpr, HEAD_DIM: tl.constexpr, DIM: tl.constexpr,
     BLOCK_SIZE: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_Q: tl.constexpr, TILE: tl.constexpr,
-    SLOTS: tl.constexpr, IS_ONE_QUERY: tl.constexpr,
-    IS_SHARED: tl.constexpr, IS_WHOLE: tl.constexpr, IS_LAST_MERGING: tl.constexpr,
-    HAS_SKIPS: tl.constexpr, HAS_WINDOW: tl.constexpr, HAS_SOFTCAP: tl.constexpr,
-    HAS_SINKS: tl.constexpr, HAS_SCALES: tl.constexpr, IS_SOFT_FP8: tl.constexpr,
-    IS_INTERPRETED: tl.constexpr,
+    GROUP_ROWS: tl.constexpr, AT_ONCE: tl.constexpr, IS_ONE_QUERY: tl.constexpr,
+    IS_BALANCED: tl.constexpr, IS_SHARED: tl.constexpr, IS_WHOLE: tl.constexpr,
+    IS_LAST_MERGING: tl.constexpr, HAS_SKIPS: tl.constexpr, HAS_WINDOW: tl.constexpr,
+    HAS_SOFTCAP: tl.constexpr, HAS_SINKS: tl.constexpr, HAS_SCALES: tl.constexpr,
+    IS_SOFT_FP8: tl.constexpr, IS_INTERPRETED: tl.constexpr,
 ):  # fmt: skip
     block = tl.program_id(0)
     kv_head = tl.program_id(1)
@@ -152,6 +103,32 @@ def attend(
         table_row = row.to(tl.int64)
         first_seen = length - num_queries + first
         end = tl.minimum(first_seen + BLOCK_Q, length)
+    begin = 0
+    if HAS_SKIPS:
+        begin = tl.load(skips_ptr + row)
+    if HAS_WINDOW:
+        begin = tl.maximum(begin, first_seen - window + 1)
+    first_tile = begin // TILE
+    num_tiles = tl.maximum(tl.cdiv(end, TILE) - first_tile, 0)
+    num_parts = num_splits
+    low = first_tile
+    high = first_tile + num_tiles
+    if not IS_WHOLE:
+        if IS_BALANCED:
+            # As many parts as are the sequence's share of all tokens, so that a long one among
+            # short ones does not keep all of them waiting.
+            all_tokens = tl.load(kv_tokens_ptr).to(tl.float32)
+            num_parts = (length.to(tl.float32) * programs_a_head / all_tokens).to(tl.int32)
+            num_parts = tl.maximum(tl.minimum(num_parts, tl.minimum(num_splits, num_tiles)), 1)
+        each = tl.cdiv(num_tiles, num_parts)
+        if IS_BALANCED:
+            num_parts = tl.cdiv(num_tiles, each)
+            if IS_LAST_MERGING:
+                if split >= num_parts:
+                    return
+        low += split * each
+        high = tl.minimum(low + each, high)
+
     query = query.to(tl.int64)
     q = tl.load(
         queries_ptr + query[:, None] * query_stride + head[:, None] * query_head_stride
@@ -164,46 +141,54 @@ def attend(
         # The interpreter multiplies the bits of bfloat16. Wider, the same numbers are exact.
         left = q.to(tl.float32)
 
-    begin = 0
-    if HAS_SKIPS:
-        begin = tl.load(skips_ptr + row)
-    if HAS_WINDOW:
-        begin = tl.maximum(begin, first_seen - window + 1)
-    first_tile = begin // TILE
-    num_tiles = tl.maximum(tl.cdiv(end, TILE) - first_tile, 0)
-    if IS_WHOLE:
-        low = first_tile
-        high = first_tile + num_tiles
-    else:
-        each = tl.cdiv(num_tiles, num_splits)
-        low = first_tile + split * each
-        high = tl.minimum(low + each, first_tile + num_tiles)
-
+    # Where a few rows are all warps', sums of weights stay apart by column: put together tile by
+    # tile they would be exchanged between the warps each time.
+    is_apart: tl.constexpr = BLOCK_M < 64
+    # Blocks fit into a tile: where a token lies in its block is the same for all tiles.
+    is_even: tl.constexpr = TILE % BLOCK_SIZE == 0
     top = tl.full([BLOCK_M], -float("inf"), tl.float32)
-    total = tl.zeros([BLOCK_M], tl.float32)
+    total = tl.zeros([BLOCK_M, TILE] if is_apart else [BLOCK_M], tl.float32)
     acc = tl.zeros([BLOCK_M, DIM], tl.float32)
+    columns = tl.arange(0, TILE)
+    table = tables_ptr + table_row * table_stride
+    inside = columns % BLOCK_SIZE
+    # Within a block 32 bits suffice.
+    place = (inside * token_stride + kv_head * head_stride)[:, None] + dims[None, :]
+    factor = scale if HAS_SOFTCAP else scale * LOG2_E
     for tile in range(low, high):
-        tokens = tile * TILE + tl.arange(0, TILE)
-        is_read = (tokens >= begin) & (tokens < end)
-        blocks = tl.load(
-            tables_ptr + table_row * table_stride + tokens // BLOCK_SIZE, mask=is_read, other=0
-        ).to(tl.int64)
-        inside = (tokens % BLOCK_SIZE).to(tl.int64)
-        places = blocks * block_stride + inside * token_stride + kv_head * head_stride
-        k = tl.load(
-            kv_ptr + places[None, :] + dims[:, None],
-            mask=is_read[None, :] & is_dim[:, None], other=0.0,
-        )  # fmt: skip
-        scores = tl.dot(left, _numbers(k, left.dtype, IS_SOFT_FP8), input_precision="ieee") * scale
+        tokens = tile * TILE + columns
+        is_read = tokens < end
+        if HAS_SKIPS or HAS_WINDOW:
+            is_read &= tokens >= begin
+        if is_even:
+            ordinals = tile * (TILE // BLOCK_SIZE) + columns // BLOCK_SIZE
+        else:
+            ordinals = tokens // BLOCK_SIZE
+            inside = tokens % BLOCK_SIZE
+            place = (inside * token_stride + kv_head * head_stride)[:, None] + dims[None, :]
+        blocks = tl.load(table + ordinals, mask=is_read, other=0).to(tl.int64)
+        # K and V are read alike, so that their addresses are computed once.
+        keys = (kv_ptr + blocks * block_stride)[:, None] + place
+        is_there = is_read[:, None]
+        if HEAD_DIM != DIM:
+            is_there &= is_dim[None, :]
+        k = tl.load(keys, mask=is_there, other=0.0)
+        scores = tl.dot(
+            left, tl.trans(_numbers(k, left.dtype, IS_SOFT_FP8)), input_precision="ieee"
+        )
         if HAS_SCALES:
             scale_places = blocks * scale_block_stride + inside * scale_token_stride + kv_head
             k_scales = tl.load(scales_ptr + scale_places, mask=is_read, other=0.0)
-            scores *= k_scales[None, :]
+            scores *= (k_scales * factor)[None, :]
+        else:
+            scores *= factor
         if HAS_SOFTCAP:
             # tanh, whatever the size
             scores = softcap * (2.0 / (1.0 + tl.exp2(scores * (-2.0 * LOG2_E / softcap))) - 1.0)
-        scores *= LOG2_E
-        is_seen = is_read[None, :] & (tokens[None, :] <= position[:, None])
+            scores *= LOG2_E
+        is_seen = is_read[None, :]
+        if not (IS_ONE_QUERY or IS_SHARED):  # those see all that is read
+            is_seen &= tokens[None, :] <= position[:, None]
         if HAS_WINDOW:
             is_seen &= tokens[None, :] > position[:, None] - window
         scores = tl.where(is_seen, scores, -float("inf"))
@@ -212,11 +197,11 @@ def attend(
         base = tl.where(new_top > -float("inf"), new_top, 0.0)
         weights = tl.exp2(scores - base[:, None])
         shrink = tl.exp2(top - base)
-        total = total * shrink + tl.sum(weights, 1)
-        v = tl.load(
-            kv_ptr + places[:, None] + side_stride + dims[None, :],
-            mask=is_read[:, None] & is_dim[None, :], other=0.0,
-        )  # fmt: skip
+        if is_apart:
+            total = total * shrink[:, None] + weights
+        else:
+            total = total * shrink + tl.sum(weights, 1)
+        v = tl.load(keys + side_stride, mask=is_there, other=0.0)
         if HAS_SCALES:
             v_scales = tl.load(
                 scales_ptr + scale_places + scale_side_stride, mask=is_read, other=0.0
@@ -236,18 +221,16 @@ def attend(
                 input_precision="ieee",
             )  # fmt: skip
         top = new_top
+    if is_apart:
+        total = tl.sum(total, 1)
 
-    if IS_WHOLE:
-        if HAS_SINKS:
-            sink = tl.load(sinks_ptr + head, mask=is_row, other=0.0).to(tl.float32) * LOG2_E
-            new_top = tl.maximum(top, sink)
-            shrink = tl.exp2(top - new_top)
-            acc *= shrink[:, None]
-            total = total * shrink + tl.exp2(sink - new_top)
-        out = acc / tl.where(total == 0.0, 1.0, total)[:, None]
-        tl.store(
-            out_ptr + (query * HEADS + head)[:, None] * HEAD_DIM + dims[None, :],
-            out.to(out_ptr.dtype.element_ty), mask=is_row[:, None] & is_dim[None, :],
+    is_done = IS_WHOLE
+    if IS_BALANCED and IS_LAST_MERGING:
+        is_done = num_parts == 1
+    if is_done:
+        write(
+            out_ptr, sinks_ptr, query, head, is_row, top, total, acc,
+            HEADS, HEAD_DIM, DIM, HAS_SINKS,
         )  # fmt: skip
     else:
         places = (query * HEADS + head) * num_slots + first_slot + split
@@ -262,13 +245,12 @@ def attend(
         if IS_LAST_MERGING:
             # All threads' parts are written before the one that counts tells so.
             tl.debug_barrier()
-            place = block * tl.num_programs(1) + kv_head
-            before = tl.atomic_add(arrivals_ptr + place, 1, sem="acq_rel", scope="gpu")
-            if before == num_splits - 1:
-                tl.store(arrivals_ptr + place, 0)
-                for i in tl.range(tl.minimum(BLOCK_Q, num_queries - first) * GROUP, num_stages=1):
-                    _merge(
-                        out_ptr, parts_ptr, tops_ptr, sums_ptr, sinks_ptr,
-                        start + first + i // GROUP, kv_head * GROUP + i % GROUP,
-                        num_slots, HEADS, HEAD_DIM, DIM, SLOTS, HAS_SINKS,
-                    )  # fmt: skip
+            counter = arrivals_ptr + block * tl.num_programs(1) + kv_head
+            before = tl.atomic_add(counter, 1, sem="acq_rel", scope="gpu")
+            if before == num_parts - 1:
+                tl.store(counter, 0)
+                merge_heads(
+                    out_ptr, parts_ptr, tops_ptr, sums_ptr, sinks_ptr, start.to(tl.int64),
+                    kv_head * GROUP, num_slots, num_parts if IS_BALANCED else num_slots,
+                    HEADS, GROUP, GROUP_ROWS, HEAD_DIM, DIM, AT_ONCE, HAS_SINKS,
+                )  # fmt: skip

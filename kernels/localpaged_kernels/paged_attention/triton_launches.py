@@ -19,8 +19,14 @@ from localpaged_kernels.paged_attention.device_rows import DeviceRows
 from localpaged_kernels.paged_attention.triton_shape import PROGRAMS_A_PROCESSOR, Shape, shape_of
 
 MAX_SPLITS = 32
-TILES_A_SPLIT = 4
-"""A part of fewer tiles is not worth being put together again."""
+TOKENS_A_SPLIT, CHUNK_TOKENS_A_SPLIT = 64, 128
+"""A part of fewer tokens is not worth being put together again."""
+
+SPREAD = 4
+"""So many times the parts that sequences of one length would take, for a long one among short."""
+
+MERGED_NUMBERS = 4096
+"""Numbers that a program which puts parts together has at once: 32 registers of a thread."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +53,8 @@ def plan(
 ) -> tuple[Launch, ...]:
     """Return the launches that fill the rows' part of `out`, contiguous and like queries.
 
-    With `arrivals` [blocks × kv_heads] int32, zero and left zero, the last part to be ready puts
-    all together in the first launch. Lengths, tables and the like are read when it runs.
+    With `arrivals` [blocks × kv_heads] int32, zero and left zero, the last part of a decode to be
+    ready puts all together in the first launch. Lengths, tables and the like are read when it runs.
     """
     card = card or card_of(queries.device)
     shape = shape_of(queries, kv, rows, card)
@@ -56,6 +62,8 @@ def plan(
     if num_splits is None:
         num_splits = splits_for(grid[0] * grid[1], rows, kv, shape, card)
     is_whole = num_splits == 1
+    if rows.starts is not None:
+        arrivals = None  # many queries would be put together one after the other
     slots = slots_for(queries, 0 if is_whole else num_splits)
     launch = attend_launch(
         out,
@@ -68,6 +76,7 @@ def plan(
         grid=(*grid, num_splits),
         is_soft_fp8=is_soft_fp8(kv, card),
         arrivals=None if is_whole else arrivals,
+        programs_a_head=programs_of(card) / kv.shape[3],
     )
     if is_whole or arrivals is not None:
         return (launch,)
@@ -88,10 +97,16 @@ def num_blocks(rows: DeviceRows, shape: Shape) -> int:
 
 def splits_for(programs: int, rows: DeviceRows, kv: torch.Tensor, shape: Shape, card: Card) -> int:
     """Return in how many parts each sequence is cut, a power of two; from widths, not lengths."""
-    idle = PROGRAMS_A_PROCESSOR * card.num_processors // max(programs, 1)
+    idle = programs_of(card) * (1 if rows.kv_tokens is None else SPREAD) // max(programs, 1)
     longest = int(rows.tables.shape[1] * kv.shape[1])
-    most = min(idle, longest // (TILES_A_SPLIT * shape.tile), MAX_SPLITS)
+    least = max(TOKENS_A_SPLIT if rows.starts is None else CHUNK_TOKENS_A_SPLIT, shape.tile)
+    most = min(idle, longest // least, MAX_SPLITS)
     return 1 << max(most, 1).bit_length() - 1
+
+
+def programs_of(card: Card) -> int:
+    """Return how many programs keep a card's memory busy."""
+    return PROGRAMS_A_PROCESSOR * card.num_processors
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,16 +153,23 @@ def attend_launch(
     first_slot: int = 0,
     skips: torch.Tensor | None = None,
     members: torch.Tensor | None = None,
+    programs_a_head: float | None = None,
 ) -> Launch:
     """Return the launch that attends and fills `out`, or, where there are slots, those.
 
     `skips` [rows] int32 are tokens at a sequence's beginning that another launch attends to. With
-    `members` int32 the rows are groups of sequences and their queries those that it names.
+    `members` int32 the rows are groups of sequences and their queries those that it names. Where
+    `programs_a_head` are known each decode has its share of them as parts, not all the same.
     """
     from localpaged_kernels.paged_attention.triton_kernel import attend
 
     kv_scales, sinks = terms.kv_scales, terms.sinks
     assert queries.stride(1) == kv.stride(3) == queries.shape[2], "heads lie side by side"
+    assert kv.stride(0) < 2**31 or kv.shape[0] == 1, "within a block 32 bits suffice"
+    # A window leaves all long sequences the same to read.
+    is_balanced = rows.kv_tokens is not None and programs_a_head is not None
+    is_balanced = is_balanced and terms.window is None and slots.count > 0
+    group_rows = power_of_two(queries.shape[1] // kv.shape[3])
     args: dict[str, Any] = {
         "out_ptr": out,
         **slots.args(),
@@ -161,6 +183,7 @@ def attend_launch(
         "lens_ptr": rows.lens,
         "skips_ptr": skips,
         "members_ptr": members,
+        "kv_tokens_ptr": rows.kv_tokens if is_balanced else None,
         "num_rows": rows.num_rows if rows.starts is None else len(rows.starts) - 1,
         "first_query": rows.first_query,
         "table_stride": rows.tables.stride(0),
@@ -177,6 +200,7 @@ def attend_launch(
         "softcap": float(terms.softcap or 0.0),
         "window": terms.window or 0,
         "num_splits": grid[2],
+        "programs_a_head": float(programs_a_head or 0.0),
         "first_slot": first_slot,
         "num_slots": slots.count,
     }
@@ -189,8 +213,10 @@ def attend_launch(
         "BLOCK_M": shape.block_m,
         "BLOCK_Q": shape.block_q,
         "TILE": shape.tile,
-        "SLOTS": MAX_SPLITS if skips is None else 2 * MAX_SPLITS,
+        "GROUP_ROWS": group_rows,
+        "AT_ONCE": max(MERGED_NUMBERS // (group_rows * shape.dim), 1),
         "IS_ONE_QUERY": rows.starts is None,
+        "IS_BALANCED": is_balanced,
         "IS_SHARED": members is not None,
         "IS_WHOLE": slots.count == 0,
         "IS_LAST_MERGING": arrivals is not None,
@@ -216,7 +242,7 @@ def merge_launch(
     most: int = MAX_SPLITS,
 ) -> Launch:
     """Return the launch that puts the parts of the rows' queries together, `most` or fewer."""
-    from localpaged_kernels.paged_attention.triton_kernel import merge
+    from localpaged_kernels.paged_attention.triton_parts_kernel import merge
 
     heads, head_dim = out.shape[1:]
     first, last = rows.first_query, rows.first_query + rows.num_queries

@@ -1,0 +1,93 @@
+"""The projection of a few rows on a GPU: one launch, the norm before it and the gate included."""
+
+from __future__ import annotations
+
+import torch
+
+from localpaged_kernels.gated.reference import Gate
+from localpaged_kernels.launch import Launch
+
+MOST_ROWS = 2
+"""With four rows what a program holds of them would leave two programs on a processor."""
+
+OUTPUTS_A_PROGRAM = 8
+"""Rows of the matrix that a program reads, those of both halves where there is a gate."""
+
+STRETCH = 512
+"""Inputs at a time: two of a program's four warps read one row, 16 bytes a thread."""
+
+STAGES = 4
+"""How many stretches are on their way, or there, at a time."""
+
+INTERPRETED_OUTPUTS = 256
+"""The interpreter's cost is by the program."""
+
+
+def project(
+    x: torch.Tensor,
+    weight: torch.Tensor,
+    bias: torch.Tensor | None = None,
+    *,
+    residual: torch.Tensor | None = None,
+    norm: torch.Tensor | None = None,
+    eps: float = 0.0,
+    gate: Gate | None = None,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Do what `reference.project` does for `MOST_ROWS` or fewer; same arguments, same result."""
+    outputs = weight.shape[0] // (1 if gate is None else 2)
+    out = x.new_empty(x.shape[0], outputs)
+    total = x if residual is None else x.new_empty(x.shape)
+    plan(out, total, x, weight, bias, residual=residual, norm=norm, eps=eps, gate=gate).run()
+    return out, total
+
+
+def plan(
+    out: torch.Tensor,
+    total: torch.Tensor,
+    x: torch.Tensor,
+    weight: torch.Tensor,
+    bias: torch.Tensor | None = None,
+    *,
+    residual: torch.Tensor | None = None,
+    norm: torch.Tensor | None = None,
+    eps: float = 0.0,
+    gate: Gate | None = None,
+) -> Launch:
+    """Return the launch that fills `out` [rows, outputs] and, with a residual, `total`."""
+    from localpaged_kernels.few_rows import triton_kernel
+
+    rows, width = x.shape
+    outputs = out.shape[1]
+    assert 1 <= rows <= MOST_ROWS, "rows are held in registers"
+    most = INTERPRETED_OUTPUTS if x.device.type == "cpu" else OUTPUTS_A_PROGRAM
+    block = most if gate is None else most // 2
+    return Launch(
+        triton_kernel.project,
+        (-(-outputs // block),),
+        {
+            "out_ptr": out,
+            "total_ptr": total,
+            "x_ptr": x,
+            "residual_ptr": residual,
+            "norm_ptr": norm,
+            "weight_ptr": weight,
+            "bias_ptr": bias,
+            "eps": float(eps),
+            "outputs": outputs,
+            "x_stride": x.stride(0),
+            "residual_stride": 0 if residual is None else residual.stride(0),
+            "weight_stride": weight.stride(0),
+        },
+        {
+            "WIDTH": width,
+            "NUM_ROWS": rows,
+            "BLOCK_N": block,
+            "BLOCK_K": STRETCH,
+            "STAGES": STAGES,
+            "HAS_RESIDUAL": residual is not None,
+            "HAS_NORM": norm is not None,
+            "HAS_BIAS": bias is not None,
+            "GATE": gate,
+        },
+        is_unspilled=True,
+    )
