@@ -99,6 +99,7 @@ CASES: dict[str, Case] = {
     "copy of blocks, bf16": partial(copy, dtype=BF16),
     "norm of 4,096, bf16, residual": partial(norm, hidden=4096),
     "norm of 576, fp16, residual": partial(norm, hidden=576, dtype=FP16),
+    "norm of 5,376, bf16, residual and a norm": partial(norm, hidden=5376, adds_norm=True),
     "norm of 8,192, fp32": partial(norm, hidden=8192, dtype=FP32, has_residual=False),
     "SwiGLU, bf16": partial(gated, gate="silu"),
     "GeGLU, fp16": partial(gated, gate="gelu", dtype=FP16),

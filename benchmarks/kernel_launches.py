@@ -149,13 +149,19 @@ def copy(architecture: int, *, dtype: torch.dtype) -> tuple[Launch, ...]:
 
 
 def norm(
-    architecture: int, *, hidden: int, dtype: torch.dtype = BF16, has_residual: bool = True
+    architecture: int,
+    *,
+    hidden: int,
+    dtype: torch.dtype = BF16,
+    has_residual: bool = True,
+    adds_norm: bool = False,
 ) -> tuple[Launch, ...]:
-    """Return the launches of the norm."""
+    """Return the launches of the norm; what it adds may be a norm itself."""
     del architecture
     x = empty(8, hidden, dtype=dtype)
     weight = empty(hidden, dtype=dtype)
-    return (plan_norm(x, x, x, x if has_residual else None, weight, eps=1e-6),)
+    residual, x_weight = x if has_residual else None, weight if adds_norm else None
+    return (plan_norm(x, x, x, residual, weight, eps=1e-6, x_weight=x_weight),)
 
 
 def few_rows(
