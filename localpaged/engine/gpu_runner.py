@@ -194,6 +194,8 @@ class GpuRunner:
         with torch.inference_mode(), self._device.step():
             self._chunk.upload(self._sides.take(), chunk_row(LEAST_CHUNK, num_blocks=1))
             self._read_chunk(1, False)
+            # drafts and told prompts have logits of many rows
+            self._model.logits(self._model.forward(self._chunk.batch(), self._kv))
 
     def _try_moves(self) -> None:
         """Move blocks that nobody has, and wait for all that was done."""

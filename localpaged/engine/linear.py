@@ -22,6 +22,9 @@ FOUR_BIT_MAX_ROWS = 24
 FOUR_BIT_GROUP = 32
 """Weights that share a scale and a zero point; as in GGUF's Q4_0 and Q4_1."""
 
+HEADS = ("head", "embed")
+"""What makes logits; embeddings where they are tied."""
+
 Linear = Callable[[torch.Tensor], torch.Tensor]
 """Projects x [rows, in] to [rows, out]."""
 
@@ -35,7 +38,8 @@ def make_linear(state: Mapping[str, torch.Tensor], name: str) -> Linear:
     """
     quantised = find_quantised(state, name)
     if quantised is not None:
-        return QuantisedLinear(quantised, state.get(f"{name}.bias"))
+        is_head = name in HEADS
+        return QuantisedLinear(quantised, state.get(f"{name}.bias"), stays_packed=is_head)
     dense = DenseLinear(state[f"{name}.weight"], state.get(f"{name}.bias"))
     packed = state.get(f"{name}.four_bit")
     if packed is None:

@@ -30,15 +30,23 @@ def find_quantised(state: Mapping[str, torch.Tensor], name: str) -> QuantisedMat
 class QuantisedLinear:
     """y = x Wᵀ + b, summed in float32 and returned in the dtype of x.
 
-    Few rows are multiplied by what is packed, many by 16-bit pieces of it. Engine thread only: the
+    Few rows are multiplied by what is packed, many by 16-bit pieces of it, but where it
+    `stays_packed`: rows of logits are never so many that it would pay. Engine thread only: the
     counters of a launch are the next one's, too, and zero between two.
     """
 
-    __slots__ = ("_arrivals", "_bias", "_matrix")
+    __slots__ = ("_arrivals", "_bias", "_matrix", "_stays_packed")
 
-    def __init__(self, matrix: QuantisedMatrix, bias: torch.Tensor | None = None) -> None:
+    def __init__(
+        self,
+        matrix: QuantisedMatrix,
+        bias: torch.Tensor | None = None,
+        *,
+        stays_packed: bool = False,
+    ) -> None:
         self._matrix = matrix
         self._bias = bias
+        self._stays_packed = stays_packed
         self._arrivals = torch.zeros(
             triton_impl.num_counters(matrix.outputs),
             dtype=torch.int32,
@@ -47,7 +55,13 @@ class QuantisedLinear:
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
         """Project x [rows, in] to [rows, out]."""
-        return triton_impl.project(x, self._matrix, self._bias, arrivals=self._arrivals)
+        return triton_impl.project(
+            x,
+            self._matrix,
+            self._bias,
+            arrivals=self._arrivals,
+            stays_packed=self._stays_packed,
+        )
 
 
 class QuantisedEmbedding:

@@ -80,7 +80,7 @@ def test_what_is_not_asked_for_is_left_to_the_machine():
 @pytest.mark.parametrize(
     ("setting", "part"),
     [
-        ({"dtype": "int8"}, "int8"),
+        ({"dtype": "int3"}, "int3"),
         ({"kv_dtype": "int3"}, "int3"),
         ({"context_tokens": 63}, "63 tokens"),
         ({"kv_memory_bytes": MIB - 1}, "1,048,575 bytes"),

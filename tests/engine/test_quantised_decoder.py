@@ -78,7 +78,7 @@ def test_alone_in_a_batch_and_in_chunks(tmp_path, family, form):
 
 
 def test_more_rows_than_one_program_has_are_multiplied_in_pieces(tmp_path, monkeypatch):
-    monkeypatch.setattr(triton_impl, "MOST_ROWS", 8)
+    monkeypatch.setattr(triton_impl, "PACKED_ROWS", 8)
     monkeypatch.setattr(triton_impl, "PIECE_NUMBERS", 40 * 64)
     packed, plain = decoders(tmp_path, "qwen2", "int4", num_hidden_layers=1)
     request = [make_request("a", PROMPT, max_tokens=3)]

@@ -216,7 +216,7 @@ def test_what_packed_matrices_take_to_be_multiplied_is_in_the_plan():
     assert triton_impl.PIECE_NUMBERS == PIECE_NUMBERS
     programs = 256 * triton_impl.PROGRAMS_A_PROCESSOR
     most = max(shape.outputs for shape in triton_impl.SHAPES)
-    assert 2 * programs * most * triton_impl.MOST_ROWS * 4 == PACKED_PARTS_BYTES
+    assert 2 * programs * most * triton_impl.MANY_ROWS * 4 == PACKED_PARTS_BYTES
 
 
 def test_steps_are_narrow_where_only_those_leave_room_for_a_context_of_use():

@@ -51,7 +51,7 @@ def close(got, want, dtype):
 @pytest.mark.parametrize("bits", [8, 4])
 @pytest.mark.parametrize(
     ("rows", "outputs", "width"),
-    [(1, 96, 256), (16, 70, 288), (17, 33, 48), (64, 65, 130)],
+    [(1, 96, 256), (16, 70, 288), (17, 33, 48), (130, 65, 96)],
     ids=["one row", "few", "an odd width", "many"],
 )
 def test_few_rows(rows, outputs, width, bits, dtype):
@@ -62,7 +62,7 @@ def test_few_rows(rows, outputs, width, bits, dtype):
 
 
 @pytest.mark.parametrize("bits", [8, 4])
-@pytest.mark.parametrize("rows", [3, 20])
+@pytest.mark.parametrize("rows", [3, 70])
 def test_inputs_in_parts_are_put_together_by_the_last_with_the_bias_once(rows, bits):
     matrix = random_matrix(bits, 40, 520)
     x, bias = random_rows(rows, 520, FP32), torch.linspace(-3, 3, 40)
@@ -70,7 +70,7 @@ def test_inputs_in_parts_are_put_together_by_the_last_with_the_bias_once(rows, b
     results = []
     for splits in (1, 3, 7):  # of nine tiles or more: some parts are empty
         got, launch = project(x, matrix, bias, num_splits=splits)
-        assert launch.grid[1] == splits
+        assert launch.grid[2] == splits
         close(got, want, FP32)
         results.append(got)
     assert torch.equal(project(x, matrix, bias, num_splits=7)[0], results[2])
@@ -81,15 +81,24 @@ def test_inputs_in_parts_are_put_together_by_the_last_with_the_bias_once(rows, b
 def test_more_rows_are_multiplied_by_torch_in_pieces_of_the_matrix(monkeypatch, bits, has_bias):
     monkeypatch.setattr(triton_impl, "PIECE_NUMBERS", 40 * 96)
     matrix = random_matrix(bits, 90, 96)
-    x = random_rows(triton_impl.MOST_ROWS + 1, 96, FP32)
+    x = random_rows(triton_impl.PACKED_ROWS + 1, 96, FP32)
     bias = torch.linspace(-1, 1, 90) if has_bias else None
     got = triton_impl.project(
         x.to(DEVICE),
         moved(matrix),
         None if bias is None else bias.to(DEVICE),
-        arrivals=torch.zeros(9, dtype=torch.int32, device=DEVICE),
+        arrivals=torch.zeros(99, dtype=torch.int32, device=DEVICE),
     )
     close(got.cpu(), reference.project(x, matrix, bias), FP32)
+
+
+def test_what_stays_packed_has_no_piece_made_wide(monkeypatch):
+    monkeypatch.setattr(triton_impl, "PACKED_ROWS", 2)
+    monkeypatch.setattr(triton_impl, "plan_dequantise", None)
+    matrix, x = random_matrix(8, 40, 64), random_rows(5, 64, FP32)
+    counters = torch.zeros(99, dtype=torch.int32, device=DEVICE)
+    got = triton_impl.project(x.to(DEVICE), moved(matrix), arrivals=counters, stays_packed=True)
+    close(got.cpu(), reference.project(x, matrix), FP32)
 
 
 @pytest.mark.parametrize("bits", [8, 4])
@@ -158,22 +167,23 @@ def test_matrices_beyond_two_to_the_31st_byte(bits):
     torch.testing.assert_close(got.cpu(), want[ids.cpu()], atol=1e-6, rtol=1e-6)
     x = random_rows(2, 64, FP32)
     out = torch.empty(2, 70, device=DEVICE)
-    counters = torch.zeros(9, dtype=torch.int32, device=DEVICE)
+    counters = torch.zeros(99, dtype=torch.int32, device=DEVICE)
     triton_impl.plan(out, x.to(DEVICE), far, arrivals=counters).run()
     close(out.cpu(), F.linear(x, want), FP32)
 
 
 def test_few_programs_are_cut_into_parts_and_many_are_not():
-    x = random_rows(1, 4096, BF16)
     grids = []
-    for outputs in (64, 1024, 64 * 100):
+    for rows, outputs in ((1, 64), (1, 1024), (1, 64 * 100), (256, 256), (257, 64)):
+        x = random_rows(rows, 4096, BF16)
         meta = torch.empty(outputs, 2048, dtype=torch.uint8, device="meta")
         scales = torch.empty(128, outputs, 2, dtype=HALF, device="meta")
         matrix = QuantisedMatrix(meta, scales, 4096)
-        out = torch.empty(1, outputs, device="meta")
+        out = torch.empty(rows, outputs, device="meta")
         launch = triton_impl.plan(out, x, matrix, arrivals=torch.empty(0), card=CARD)
         grids.append(launch.grid)
-    assert grids == [(1, 8), (16, 3), (100, 1)]
+    assert grids == [(1, 1, 8), (1, 16, 3), (1, 100, 1), (4, 4, 3), (5, 1, 1)]
+    assert triton_impl.num_counters(256) >= 16
 
 
 def test_a_matrix_whose_parts_do_not_fit_is_refused():

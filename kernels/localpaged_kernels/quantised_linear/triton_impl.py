@@ -13,11 +13,15 @@ from localpaged_kernels.quantised_linear.reference import GROUP, QuantisedMatrix
 FEW_ROWS = 16
 """Rows of the smallest matrix that tensor cores multiply."""
 
-MOST_ROWS = 64
-"""Up to here reading the weights costs most, and a program has all rows."""
+MANY_ROWS = 64
+"""Rows of a program where there are more."""
+
+PACKED_ROWS = 256
+"""Up to here packed numbers are multiplied, and read again for each MANY_ROWS: of 5 bits that is
+fewer bytes than writing and reading 16 once. For more rows pieces of the matrix are made wide."""
 
 PIECE_NUMBERS = 2**24
-"""Of a matrix, for more rows at a time: few enough for a large card's cache, enough for torch."""
+"""Of a matrix, at a time: few enough for a large card's cache, enough for torch's product."""
 
 PROGRAMS_A_PROCESSOR = 2
 """Programs that keep one processor's memory pipeline busy; more parts only cost."""
@@ -47,13 +51,15 @@ def project(
     bias: torch.Tensor | None = None,
     *,
     arrivals: torch.Tensor,
+    stays_packed: bool = False,
 ) -> torch.Tensor:
     """Do what `reference.project` does; same arguments, same result.
 
-    `arrivals` int32 are counters for `num_counters` of the matrix, zero and left zero.
+    `arrivals` int32 are counters for `num_counters` of the matrix, zero and left zero. With
+    `stays_packed` no piece of the matrix is made wide, however many rows there are.
     """
     out = x.new_empty(x.shape[0], matrix.outputs)
-    if x.shape[0] <= MOST_ROWS:
+    if stays_packed or x.shape[0] <= PACKED_ROWS:
         plan(out, x, matrix, bias, arrivals=arrivals).run()
         return out
     most = rows_a_piece(matrix.width)
@@ -80,7 +86,7 @@ def rows_a_piece(width: int) -> int:
 
 def num_counters(outputs: int) -> int:
     """Return how many programs' parts are counted for a matrix at most."""
-    return -(-outputs // min(shape.outputs for shape in SHAPES))
+    return MOST_ROW_BLOCKS * -(-outputs // min(shape.outputs for shape in SHAPES))
 
 
 def plan(
@@ -93,19 +99,20 @@ def plan(
     card: Card | None = None,
     num_splits: int | None = None,
 ) -> Launch:
-    """Return the launch that fills `out` [rows, outputs] for few rows."""
+    """Return the launch that fills `out` [rows, outputs]."""
     from localpaged_kernels.quantised_linear.triton_kernel import project
 
     rows, width = x.shape
     shape = shape_of(x)
-    blocks = -(-matrix.outputs // shape.outputs)
+    row_blocks, blocks = -(-rows // shape.rows), -(-matrix.outputs // shape.outputs)
     if num_splits is None:
-        num_splits = splits_for(blocks, matrix, shape, card or card_of(x.device))
+        card = card or card_of(x.device)
+        num_splits = splits_for(row_blocks, blocks, matrix, shape, card)
     is_whole, scales = num_splits == 1, _words(matrix)
     parts = x.new_empty(0 if is_whole else num_splits * rows * matrix.outputs, dtype=torch.float32)
     return Launch(
         project,
-        (blocks, num_splits),
+        (row_blocks, blocks, num_splits),
         {
             "out_ptr": out,
             "parts_ptr": parts,
@@ -146,16 +153,24 @@ def shape_of(x: torch.Tensor) -> Shape:
 
 SHAPES = (
     Shape(FEW_ROWS, 64, 4, num_warps=4, num_stages=4),
-    Shape(MOST_ROWS, 64, 4, num_warps=4, num_stages=3),
+    Shape(MANY_ROWS, 64, 4, num_warps=4, num_stages=3),
     Shape(FEW_ROWS, 32, 2, num_warps=4, num_stages=2),
-    Shape(MOST_ROWS, 32, 1, num_warps=8, num_stages=2),
+    Shape(MANY_ROWS, 32, 1, num_warps=8, num_stages=2),
 )
 """For 16-bit numbers and for float32, each for few rows and for more."""
 
 
-def splits_for(blocks: int, matrix: QuantisedMatrix, shape: Shape, card: Card) -> int:
+MOST_ROW_BLOCKS = PACKED_ROWS // MANY_ROWS
+"""Of rows whose parts are counted; with more there is enough to do without parts."""
+
+
+def splits_for(
+    row_blocks: int, blocks: int, matrix: QuantisedMatrix, shape: Shape, card: Card
+) -> int:
     """Return in how many parts the inputs are cut, so that all processors have work."""
-    idle = PROGRAMS_A_PROCESSOR * card.num_processors // blocks
+    if row_blocks > MOST_ROW_BLOCKS:
+        return 1
+    idle = PROGRAMS_A_PROCESSOR * card.num_processors // (row_blocks * blocks)
     tiles = -(-matrix.width // (shape.groups * GROUP))
     return max(min(idle, tiles // TILES_A_SPLIT, MOST_SPLITS), 1)
 

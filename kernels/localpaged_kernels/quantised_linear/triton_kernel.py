@@ -1,8 +1,8 @@
 """Triton kernels of matrices in 8 and 4 bits: one multiplies few rows, one makes numbers of them.
 
-A program has some outputs. It reads their numbers once, makes them wide in registers and
-multiplies them with all rows; the rows come as columns, so that outputs fill the side of tensor
-cores that is long. Both halves of a byte are numbers of the same group, so no number changes its
+A program has some outputs and up to 64 rows. It reads the outputs' numbers once, makes them wide in
+registers and multiplies; the rows come as columns, so that outputs fill the side of tensor cores
+that is long. Both halves of a byte are numbers of the same group, so no number changes its
 thread. Every address of a matrix is 64 bits wide.
 """
 
@@ -53,8 +53,10 @@ def project(
     IS_FOUR_BIT: tl.constexpr, IS_EVEN: tl.constexpr, IS_WHOLE: tl.constexpr,
     HAS_BIAS: tl.constexpr, IS_INTERPRETED: tl.constexpr,
 ):  # fmt: skip
-    block = tl.program_id(0)
-    split = tl.program_id(1)
+    # Neighbours have the same outputs: what one reads of the matrix, the next finds in the cache.
+    row_block = tl.program_id(0)
+    block = tl.program_id(1)
+    split = tl.program_id(2)
     SIZE: tl.constexpr = HALF if IS_FOUR_BIT else GROUP
     dtype: tl.constexpr = x_ptr.dtype.element_ty
     # The interpreter multiplies the bits of bfloat16. Wider, the same numbers are exact.
@@ -62,8 +64,10 @@ def project(
 
     outs = block * BLOCK_N + tl.arange(0, BLOCK_N)
     rows = tl.arange(0, BLOCK_M)
+    first_row = (row_block * BLOCK_M).to(tl.int64)
+    x_ptr += first_row * x_stride
     is_out = outs < outputs
-    is_row = rows < num_rows
+    is_row = rows < num_rows - row_block * BLOCK_M
     num_groups = tl.cdiv(width, GROUP)
     starts = outs.to(tl.int64) * row_stride
     inside = tl.arange(0, GROUPS * SIZE)
@@ -99,17 +103,20 @@ def project(
             wide = _wide(raw, scale, minimum, SIZE, False).to(dtype)
         acc = tl.dot(wide.to(dot_dtype), x.to(dot_dtype), acc, input_precision="ieee")
 
-    places = rows.to(tl.int64)[None, :] * outputs + outs[:, None]
+    own_rows = first_row * outputs
+    places = rows[None, :] * outputs + outs[:, None]
     mask = is_out[:, None] & is_row[None, :]
     if not IS_WHOLE:
         size = num_rows.to(tl.int64) * outputs
+        parts_ptr += own_rows
         tl.store(parts_ptr + split * size + places, acc, mask=mask)
         # All threads' parts are written before the one that counts tells so.
         tl.debug_barrier()
-        before = tl.atomic_add(arrivals_ptr + block, 1, sem="acq_rel", scope="gpu")
+        counter = arrivals_ptr + row_block * tl.num_programs(1) + block
+        before = tl.atomic_add(counter, 1, sem="acq_rel", scope="gpu")
         if before != num_splits - 1:
             return
-        tl.store(arrivals_ptr + block, 0)
+        tl.store(counter, 0)
         acc = tl.zeros([BLOCK_N, BLOCK_M], tl.float32)
         for part in tl.range(num_splits, num_stages=1):
             # Other programs wrote these: past the first cache, which does not see other processors.
@@ -118,7 +125,7 @@ def project(
             )
     if HAS_BIAS:
         acc += tl.load(bias_ptr + outs, mask=is_out, other=0.0).to(tl.float32)[:, None]
-    tl.store(out_ptr + places, acc.to(dtype), mask=mask)
+    tl.store(out_ptr + own_rows + places, acc.to(dtype), mask=mask)
 
 
 @triton.jit(do_not_specialize=["first_row", "num_rows"])
