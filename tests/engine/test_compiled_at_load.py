@@ -10,7 +10,9 @@ from localpaged.engine.gpu_runner import GpuRunner
 from localpaged.engine.native import NativeDecoder
 from localpaged.engine.operators import triton_operators
 from localpaged.engine.params import BeamParams, DryParams
+from localpaged.models.quantise import empty_quantised
 from localpaged.models.tensor_layout import tensor_layout
+from localpaged.models.weight_forms import form_of
 from testkit.decoders import make_decoder_core
 from testkit.engine_runs import collect, drain, make_request
 from testkit.specialisations import CompilingDevice
@@ -33,6 +35,8 @@ MODELS = {
     "three of three, no power of two": {"num_heads": 9, "num_kv_heads": 3},
     "a window": {"sliding_window": 400},
     "norms of queries and keys": {"has_qk_norm": True},
+    "4 bits, and 8 for embeddings and head": {"weights": "int4", "hidden_size": 640},
+    "8 bits, tied": {"weights": "int8", "is_tied": True},
     "windows in some layers, norms behind, caps": {
         "num_layers": 2,
         "sliding_window": 400,
@@ -47,7 +51,15 @@ MODELS = {
 }
 
 
-def make(*, kv_dtype=torch.bfloat16, num_blocks=256, host_blocks=0, max_running=8, **shape):
+def make(
+    *,
+    kv_dtype=torch.bfloat16,
+    num_blocks=256,
+    host_blocks=0,
+    max_running=8,
+    weights="dense",
+    **shape,
+):
     config = DecoderConfig(
         **{
             "architecture": "tiny",
@@ -65,7 +77,15 @@ def make(*, kv_dtype=torch.bfloat16, num_blocks=256, host_blocks=0, max_running=
         }
     )
     layout = tensor_layout(config)
-    state = {fused.name: torch.zeros(fused.shape, dtype=torch.bfloat16) for fused in layout}
+    state = {}
+    for fused in layout:
+        form = form_of(fused, (), weights)
+        if form == "dense":
+            state[fused.name] = torch.zeros(fused.shape, dtype=torch.bfloat16)
+        else:
+            made = empty_quantised(fused.shape, form, None)
+            stem = fused.name.removesuffix(".weight")
+            state |= {f"{stem}.{form}": made.numbers, f"{stem}.{form}_scales": made.scales.zero_()}
     device = CompilingDevice()
     runners = []
 
