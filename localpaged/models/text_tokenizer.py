@@ -68,8 +68,10 @@ class TextTokenizer:
         ]
         spell = _byte_level_spelling if self._data.is_byte_level else _sentencepiece_spelling
         spelled = spell(words)
+        has_spaces = _writes_spaces(self._first)
         for id_ in added.keys() & pieces.keys():
-            spelled[id_] = pieces[id_].encode()
+            piece = pieces[id_]
+            spelled[id_] = (piece.replace(_SPACE_PIECE, " ") if has_spaces else piece).encode()
         for id_, control in controls.items():
             spelled[id_] = b"" if control.is_hidden else control.text.encode()
         return tuple(spelled)
@@ -131,6 +133,14 @@ def _never_prepend(part: Any, schemes: Sequence[str], *, without_prepend: bool) 
     if without_prepend and part.get("add_prefix_space") is True:
         part["add_prefix_space"] = False
     return part
+
+
+def _writes_spaces(tokenizer: Tokenizer) -> bool:
+    """Return whether added tokens, too, have their `▁` written as spaces, as Gemma's runs have."""
+    decoder = json.loads(tokenizer.decoder.__getstate__()) if tokenizer.decoder else {}
+    steps = decoder.get("decoders", [decoder])
+    replaces = {"type": "Replace", "pattern": {"String": _SPACE_PIECE}, "content": " "}
+    return replaces in steps or any(step.get("type") == "Metaspace" for step in steps)
 
 
 def _byte_level_spelling(pieces: Sequence[str]) -> list[bytes]:

@@ -13,6 +13,7 @@ from localpaged.errors import ModelError
 from localpaged.models.open_model import open_model
 from localpaged.prompt import PromptMessage
 from testkit import gguf_files as make
+from testkit.tiny_model import save_tiny_model
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -257,3 +258,48 @@ def test_a_template_that_drops_what_the_system_says_gets_it_in_the_first_turn(
     chat = chat_of(tmp_path, reference, dropping)
 
     assert rendered(chat, ("system", "Be brief."), ("user", "Hi")) == "[Be brief.\n\nHi]"
+
+
+@pytest.fixture(scope="module")
+def from_folder(tmp_path_factory: Any) -> tuple[Any, ChatFormat]:
+    """Transformers' own tokenizer for Gemma, saved, and what it is opened as."""
+    from tokenizers import AddedToken
+    from transformers import GemmaTokenizer
+
+    specials = ["<pad>", "<eos>", "<bos>", "<unk>", "<mask>", "<start_of_turn>", "<end_of_turn>"]
+    runs = ["\n", "\n\n", "▁▁", "▁▁▁▁", "<td>"]
+    letters = [*"▁abcdefghijklmnopqrstuvwxyz", "▁t", "he", "▁the"]
+    texts = [*specials, *runs, *(f"<0x{byte:02X}>" for byte in range(256)), *letters]
+    merges = [("▁", "▁"), ("▁▁", "▁▁"), ("▁", "t"), ("h", "e"), ("▁t", "he")]
+    vocab = {text: id_ for id_, text in enumerate(texts)}
+    tokenizer = GemmaTokenizer(vocab=vocab, merges=merges, chat_template=GEMMA_3)
+    tokenizer.add_tokens([AddedToken(run, normalized=False, special=False) for run in runs])
+    turn_marks = [AddedToken(text, normalized=False, special=True) for text in specials[5:]]
+    tokenizer.add_special_tokens({"additional_special_tokens": turn_marks})
+    folder = tmp_path_factory.mktemp("folder") / "gemma"
+    save_tiny_model(folder, "gemma3", eos_token_id=[1, 6], bos_token_id=2)
+    tokenizer.save_pretrained(folder)
+    return tokenizer, open_model(folder).chat
+
+
+@pytest.mark.parametrize("text", [text for text in HOSTILE if "<bos>" not in text])
+def test_a_folders_text_is_cut_and_spelled_as_transformers_does(from_folder: Any, text: str):
+    tokenizer, chat = from_folder
+    if "<start_of_turn>" in text:  # transformers takes words in a text for what they name
+        text = text.replace("<", "[")
+    ids = tokenizer(text)["input_ids"]
+
+    assert list(chat.encode(text)) == ids
+    assert chat.decode(ids) == tokenizer.decode(ids) == text.replace("▁", " ")
+
+
+def test_a_folders_chat_is_transformers_own(from_folder: Any):
+    tokenizer, chat = from_folder
+    turns = [("system", "be brief"), ("user", "the  cat"), ("assistant", "a\n\n b"), ("user", "c")]
+    conversation = [{"role": role, "content": text} for role, text in turns]
+    options = {"add_generation_prompt": True, "return_dict": False}
+
+    assert list(chat.render([PromptMessage(*turn) for turn in turns])) == (
+        tokenizer.apply_chat_template(conversation, **options)
+    )
+    assert [chat.spell([id_]) for id_ in sorted(chat.eos_ids)] == ["<eos>", "<end_of_turn>"]
