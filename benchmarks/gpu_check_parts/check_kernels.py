@@ -19,11 +19,11 @@ def run(bench: Bench) -> Iterator[Entry]:
     """Yield a comparison after the other; one that breaks is told and the next one tried."""
     import torch
 
-    from gpu_check_parts import agree_attention, agree_draws, agree_operators
+    from gpu_check_parts import agree_attention, agree_draws, agree_operators, agree_packed
 
     everything = {
         (operator, name): compare
-        for part in (agree_attention, agree_operators, agree_draws)
+        for part in (agree_attention, agree_operators, agree_packed, agree_draws)
         for operator, cases in part.cases(is_tiny=bench.is_rehearsal).items()
         for name, compare in cases.items()
     }

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from functools import partial
+
+import torch
 
 from gpu_check_parts.bench import Bench
 from gpu_check_parts.check_machine import bandwidth
@@ -11,11 +14,12 @@ from gpu_check_parts.checks import HALF_BANDWIDTH, MANY
 from gpu_check_parts.choosing import TINY_NAME, give_back, largest
 from gpu_check_parts.entries import Entry, Figure, Skip
 from gpu_check_parts.figures import first_line, many, per_second
-from gpu_check_parts.ours import Ours, Sizes
+from gpu_check_parts.ours import Ours, Sizes, random_state
 from gpu_check_parts.shapes import QWEN3_4B, QWEN3_8B, num_parameters
 from gpu_check_parts.stopwatch import times_of
 from gpu_check_parts.theirs import Theirs
 from localpaged.decoder_config import DecoderConfig
+from localpaged.models.weight_forms import INT4
 
 SEQUENCES = (1, 8, 32, 256)
 PROMPT_TOKENS, ROOM_TOKENS = 128, 96
@@ -23,7 +27,7 @@ STEPS, WARM_STEPS = 30, 6
 THEIR_STEPS = 24
 CONTINUOUS = (32, 256)
 CONTINUOUS_TOKENS = 32
-OUR_S, THEIR_S, CONTINUOUS_S = 4.0, 6.0, 8.0
+OUR_S, PACKED_S, THEIR_S, CONTINUOUS_S = 4.0, 5.0, 6.0, 8.0
 MODEL_S = 18.0
 LEAST_SHARE, LEAST_TIMES = 0.65, 10.0
 LARGE = (TINY_NAME, QWEN3_8B, QWEN3_4B)
@@ -74,12 +78,16 @@ def _model(
         if lack is not None:
             yield lack
             continue
-        ours[count] = _ours(bench, engine, name, config, count, per_s)
+        moved = _moved_bytes(config, count, bench.pick(PROMPT_TOKENS, 5))
+        ours[count] = _ours(bench, engine, name, moved, count, per_s)
         yield ours[count]
         if count == 1:
             yield _share_bar(bench, name, ours[count])
     del engine
     give_back(bench)
+    if 1 in ours:
+        yield _packed(bench, name, config, ours[1], per_s=per_s, kept_s=kept_s)
+        give_back(bench)
     lack = bench.lacks_time(f"transformers with {name}", 2 * THEIR_S + kept_s)
     if lack is not None:
         yield lack
@@ -87,8 +95,32 @@ def _model(
     yield from _theirs(bench, name, config, ours, kept_s=kept_s)
 
 
+def _packed(
+    bench: Bench,
+    name: str,
+    config: DecoderConfig,
+    wide: Figure,
+    *,
+    per_s: float,
+    kept_s: float,
+) -> Figure | Skip:
+    """Time one sequence with weights in 4 bits, as far as what has bars leaves the time."""
+    title = f"{name} in 4 bits"
+    lack = bench.lacks_time(title, PACKED_S + 2 * THEIR_S + kept_s)
+    if lack is not None:
+        return lack
+    place = bench.device
+    state = random_state(config, place, torch.bfloat16, weights=INT4)
+    embedding = 0 if config.is_tied else state["embed.int8"].nbytes
+    weights = sum(tensor.nbytes for tensor in state.values()) - embedding
+    engine = Ours(bench, config, sizes_for(bench, 1), state=state)
+    moved = weights + bench.pick(PROMPT_TOKENS, 5) * config.kv_bytes_per_token(2)
+    figure = _ours(bench, engine, title, moved, 1, per_s)
+    return replace(figure, beside={"in 16 bits": wide.median})
+
+
 def _ours(
-    bench: Bench, engine: Ours, name: str, config: DecoderConfig, count: int, per_s: float
+    bench: Bench, engine: Ours, name: str, moved_bytes: int, count: int, per_s: float
 ) -> Figure:
     prompt_tokens = bench.pick(PROMPT_TOKENS, 5)
     steps = engine.decode_steps(
@@ -98,7 +130,7 @@ def _ours(
         warm_steps=bench.pick(WARM_STEPS, 1),
     )
     step_s = times_of(steps.seconds).median
-    share = _moved_bytes(config, count, prompt_tokens) / step_s / per_s
+    share = moved_bytes / step_s / per_s
     return per_second(
         f"{name}, {many(count)}, localpaged",
         "tok/s",

@@ -9,9 +9,11 @@ from functools import partial
 import torch
 import torch.nn.functional as F
 
+from gpu_check_parts.packed import counters, random_matrix
 from localpaged_kernels.gated.triton_impl import gated
 from localpaged_kernels.kv_cache.triton_impl import copy_blocks, gather_blocks
 from localpaged_kernels.norm.triton_impl import add_rms_norm
+from localpaged_kernels.quantised_linear import triton_impl as quantised
 from localpaged_kernels.rope_write.triton_impl import rope_write
 from localpaged_kernels.sampling.triton_impl import sample
 
@@ -54,6 +56,10 @@ def operator_works(device: torch.device, *, is_tiny: bool) -> Iterator[OperatorW
     for rows in (2,) if is_tiny else (1, 32):
         yield OperatorWork(
             f"torch's linear, gate and up, {_many(rows)}", partial(make.linear, rows)
+        )
+    for bits, rows in ((4, 2),) if is_tiny else ((4, 1), (8, 1), (4, 64), (4, 256), (4, 2_048)):
+        yield OperatorWork(
+            f"linear by {bits} bits, gate and up, {_many(rows)}", partial(make.packed, bits, rows)
         )
 
 
@@ -158,6 +164,17 @@ class _Makes:
         x, weight = self.random(rows, hidden), self.random(width, hidden)
         return Prepared(
             lambda: F.linear(x, weight), weight.nbytes + x.nbytes + rows * width * weight.itemsize
+        )
+
+    def packed(self, bits: int, rows: int) -> Prepared:
+        hidden, width = self.size(HIDDEN, 64), 2 * self.size(INTERMEDIATE, 48)
+        x, weight = self.random(rows, hidden), self.random(width, hidden)
+        matrix = random_matrix(bits, width, hidden, self.device)
+        counted = counters(matrix)
+        return Prepared(
+            lambda: quantised.project(x, matrix, arrivals=counted),
+            matrix.numbers.nbytes + matrix.scales.nbytes + x.nbytes + rows * width * x.itemsize,
+            {"torch's linear, 16 bits": lambda: F.linear(x, weight)},
         )
 
     def _pool(self) -> tuple[torch.Tensor, torch.Tensor]:

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from gpu_check_parts.bench import Bench
+from gpu_check_parts.packed import random_matrix
 from gpu_check_parts.rehearsed_device import RehearsedDevice
 from gpu_check_parts.shapes import num_parameters
 from gpu_check_parts.timed_runner import TimedRunner
@@ -32,6 +33,7 @@ from localpaged.engine.native import NativeDecoder
 from localpaged.engine.operators import triton_operators
 from localpaged.engine.params import EngineConfig, Request, SamplingParams
 from localpaged.models.tensor_layout import tensor_layout
+from localpaged.models.weight_forms import DENSE, INT4, Asked, form_of
 
 BLOCK_SIZE = 16
 SPARE_BLOCKS = 64
@@ -84,12 +86,18 @@ def needed_bytes(config: DecoderConfig, sizes: Sizes, *, element_bytes: int = 2)
 
 
 def random_state(
-    config: DecoderConfig, device: torch.device, dtype: torch.dtype
+    config: DecoderConfig, device: torch.device, dtype: torch.dtype, *, weights: Asked = DENSE
 ) -> dict[str, torch.Tensor]:
     """Return random weights made on the device, norms that change nothing."""
     torch.manual_seed(0)
     state = {}
     for fused in tensor_layout(config):
+        form = form_of(fused, (), weights)
+        if form != DENSE:
+            matrix = random_matrix(4 if form == INT4 else 8, *fused.shape, device)
+            stem = f"{fused.name.removesuffix('.weight')}.{form}"
+            state |= {stem: matrix.numbers, f"{stem}_scales": matrix.scales}
+            continue
         tensor = torch.empty(fused.shape, dtype=dtype, device=device)
         if tensor.dim() == 1:
             tensor.fill_(1.0)
