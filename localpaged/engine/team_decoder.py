@@ -141,7 +141,9 @@ class TeamDecoder:
     def _tell_views(self, plans: list[Plan], *, positions: int) -> None:
         """Write down what is left, which differs between layers of several kinds."""
         jobs = self._team.jobs
-        jobs[1:] = jobs[0]
+        if len(self._views) > 1:
+            told = jobs.view(np.uint8).reshape(len(jobs), -1)  # field by field takes 20 µs
+            told[1:] = told[0]
         for view, (units, members, first_parts, num_parts, _), job in zip(
             self._views, plans, jobs, strict=False
         ):
