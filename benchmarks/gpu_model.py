@@ -24,19 +24,24 @@ from localpaged.devices import Device
 from localpaged.errors import NoRoom
 from localpaged.fitting.fit import SizedModel, fit_of
 from localpaged.fitting.room import Room
-from localpaged.models.opened_model import count_parameters
+from localpaged.models.opened_model import bytes_in_form
+from localpaged.models.weight_forms import DENSE, Asked
 
 DOCUMENT = Path(__file__).parents[1] / "docs" / "gpu.md"
 BEGIN, END = "<!-- model: begin -->", "<!-- model: end -->"
 
 ELEMENT_BYTES = 2
-"""Weights and activations are bfloat16."""
+"""Activations are bfloat16."""
+
+WEIGHT_BITS = {"bfloat16": 16.0, "int8": 8.5, "int4": 5.0}
+"""Bits of a weight with its share of what a group of 32 has in common."""
 
 SCALE_BYTES = 4
 KV_FORMATS = {"bfloat16": (2, 0), "int8": (1, SCALE_BYTES)}
 """Bytes of a number, and of the scale that a head's numbers share."""
 
 SEQUENCES = (1, 8, 32, 256)
+FEW_SEQUENCES = (1, 8, 32)
 TOKENS = 1_000
 """Tokens that each sequence has when it decodes."""
 
@@ -118,7 +123,12 @@ class Kernel:
 
 
 def kernels_of(
-    config: DecoderConfig, *, sequences: int, tokens: int, kv_format: str = "bfloat16"
+    config: DecoderConfig,
+    *,
+    sequences: int,
+    tokens: int,
+    kv_format: str = "bfloat16",
+    weights: str = "bfloat16",
 ) -> Iterator[Kernel]:
     """Yield the kernels of a step that decodes one token for each of the sequences."""
     layers, hidden, dim = config.num_layers, config.hidden_size, config.head_dim
@@ -126,8 +136,9 @@ def kernels_of(
     kv_bytes, scale_bytes = KV_FORMATS[kv_format]
     row_bytes = 2 * config.num_kv_heads * (dim * kv_bytes + scale_bytes)
 
-    def linear(name: str, runs: int, width: int, rows: int) -> Kernel:
-        moved = (width * rows + sequences * (width + rows)) * ELEMENT_BYTES
+    def linear(name: str, runs: int, width: int, rows: int, form: str = weights) -> Kernel:
+        packed = int(width * rows * WEIGHT_BITS[form] / 8)
+        moved = packed + sequences * (width + rows) * ELEMENT_BYTES
         return Kernel(name, runs, moved, 2 * sequences * width * rows)
 
     def small(name: str, runs: int, numbers: int) -> Kernel:
@@ -147,29 +158,40 @@ def kernels_of(
     yield linear("linear: gate and up", layers, hidden, 2 * config.intermediate_size)
     yield small("gate", layers, 3 * config.intermediate_size)
     yield linear("linear: down", layers, config.intermediate_size, hidden)
-    yield linear("linear: head", 1, hidden, config.vocab_size)
+    of_head = "int8" if weights == "int4" else weights
+    yield linear("linear: head", 1, hidden, config.vocab_size, of_head)
     # Logits are written in float32 and read by the draw.
     yield Kernel("draw", 1, sequences * config.vocab_size * 12, 4 * sequences * config.vocab_size)
 
 
 def bound_tokens_per_s(
-    config: DecoderConfig, card: Peak, *, sequences: int, kv_format: str = "bfloat16"
+    config: DecoderConfig,
+    card: Peak,
+    *,
+    sequences: int,
+    kv_format: str = "bfloat16",
+    weights: str = "bfloat16",
 ) -> float | None:
     """Return tokens a second that nothing can exceed; None where weights and KV do not fit."""
-    step = list(kernels_of(config, sequences=sequences, tokens=TOKENS, kv_format=kv_format))
+    step = list(
+        kernels_of(config, sequences=sequences, tokens=TOKENS, kv_format=kv_format, weights=weights)
+    )
     kv_bytes, scale_bytes = KV_FORMATS[kv_format]
     held = sequences * TOKENS * config.kv_bytes_per_token(kv_bytes, scale_bytes=scale_bytes)
-    if count_parameters(config) * ELEMENT_BYTES + held > card.memory_bytes - TAKEN_BYTES:
+    form: Asked = DENSE if weights == "bfloat16" else "int8" if weights == "int8" else "int4"
+    if bytes_in_form(config, (), ELEMENT_BYTES, form) + held > card.memory_bytes - TAKEN_BYTES:
         return None
     return sequences / sum(kernel.least_s(card) for kernel in step)
 
 
-def longest_context(name: str, card: Peak, *, kv_format: str) -> int | None:
+def longest_context(
+    name: str, card: Peak, *, kv_format: str, weights: str = "bfloat16"
+) -> int | None:
     """Return the longest context by the program's own memory plan; None where nothing fits.
 
     It may be longer than the model was trained for: what is told is the room.
     """
-    settings = Settings(model=name, kv_dtype=kv_format)
+    settings = Settings(model=name, kv_dtype=kv_format, dtype=weights)
     config = replace(MODELS[name], context_length=4_000_000)
     room = _room(card)
     low, high = 0, 4_000_000
@@ -194,7 +216,7 @@ def _room(card: Peak) -> Room:
 def tables() -> str:
     """Return all tables as Markdown."""
     parts = [_kernel_table(sequences) for sequences in (1, 32)]
-    return "\n\n".join([*parts, _speed_table(), _context_table(), _sources()])
+    return "\n\n".join([*parts, _speed_table(), _packed_table(), _context_table(), _sources()])
 
 
 def _kernel_table(sequences: int) -> str:
@@ -242,15 +264,36 @@ def _speed_table() -> str:
     )
 
 
-def _context_table() -> str:
-    rows = [["model, KV", *(card.name for card in CARDS)]]
-    for name in MODELS:
-        for kv_format in KV_FORMATS:
-            longest = [longest_context(name, card, kv_format=kv_format) for card in CARDS]
-            told = ["does not fit" if tokens is None else f"{tokens:,}" for tokens in longest]
-            rows.append([f"{name}, {kv_format}", *told])
+def _packed_table() -> str:
+    rows = [["model, weights", "sequences", *(card.name for card in CARDS)]]
+    for name, config in MODELS.items():
+        for weights in ("int8", "int4"):
+            for sequences in FEW_SEQUENCES:
+                bounds = [
+                    bound_tokens_per_s(config, card, sequences=sequences, weights=weights)
+                    for card in CARDS
+                ]
+                told = ["does not fit" if b is None else f"{b:,.0f}" for b in bounds]
+                rows.append([f"{name}, {weights}", str(sequences), *told])
     return (
-        "The longest context for which the program's memory plan has room, weights in bfloat16,"
+        "The same with weights in 8 bits and in 4 (the head in 8), KV in bfloat16:"
+        f"\n\n{_table(rows)}"
+    )
+
+
+def _context_table() -> str:
+    rows = [["model, weights, KV", *(card.name for card in CARDS)]]
+    for name in MODELS:
+        for weights in WEIGHT_BITS:
+            for kv_format in KV_FORMATS:
+                longest = [
+                    longest_context(name, card, kv_format=kv_format, weights=weights)
+                    for card in CARDS
+                ]
+                told = ["does not fit" if tokens is None else f"{tokens:,}" for tokens in longest]
+                rows.append([f"{name}, {weights}, {kv_format}", *told])
+    return (
+        "The longest context for which the program's memory plan has room,"
         f" {TAKEN_BYTES >> 30} GiB of the card taken by others:\n\n{_table(rows)}"
     )
 

@@ -111,7 +111,7 @@ def _packed(
         return lack
     place = bench.device
     state = random_state(config, place, torch.bfloat16, weights=INT4)
-    embedding = 0 if config.is_tied else state["embed.int8"].nbytes
+    embedding = 0 if config.is_tied else state["embed.int4"].nbytes
     weights = sum(tensor.nbytes for tensor in state.values()) - embedding
     engine = Ours(bench, config, sizes_for(bench, 1), state=state)
     moved = weights + bench.pick(PROMPT_TOKENS, 5) * config.kv_bytes_per_token(2)

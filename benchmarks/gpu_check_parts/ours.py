@@ -92,7 +92,7 @@ def random_state(
     torch.manual_seed(0)
     state = {}
     for fused in tensor_layout(config):
-        form = form_of(fused, (), weights)
+        form = form_of(fused, (), weights, is_tied=config.is_tied)
         if form != DENSE:
             matrix = random_matrix(4 if form == INT4 else 8, *fused.shape, device)
             stem = f"{fused.name.removesuffix('.weight')}.{form}"

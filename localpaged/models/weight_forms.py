@@ -6,7 +6,7 @@ Plain Python over what a file's header tells, so a plan is made before anything 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
 from localpaged.models.tensor_layout import FusedTensor
@@ -30,21 +30,23 @@ FOUR_BIT_TYPES = frozenset({"Q4_0", "Q4_1", "Q4_K"})
 """GGUF types whose 4-bit numbers stay what they are."""
 
 PLAIN_TYPES = frozenset({"F32", "F16", "BF16"})
-WHOLE_VOCABULARY = ("embed.weight", "head.weight")
+EMBEDDINGS, HEAD = "embed.weight", "head.weight"
 
 
-def form_of(fused: FusedTensor, types: Iterable[str], asked: Asked) -> Form:
+def form_of(
+    fused: FusedTensor, types: Iterable[str], asked: Asked, *, is_tied: bool = False
+) -> Form:
     """Return the form of a tensor whose parts have those types in their file.
 
-    Embeddings and head have 8 bits at least where 4 are asked for: they are read by the row or
-    once a step, and what is rounded there is seen in every token. Rows that are no whole groups
-    stay dense.
+    What makes logits, which are embeddings where they are tied, has 8 bits where 4 are asked for:
+    what is rounded there is seen in every token. Rows that are no whole groups stay dense.
     """
-    is_vocabulary = fused.name in WHOLE_VOCABULARY
-    if asked == DENSE or not (is_vocabulary or fused.projection) or fused.shape[1] % GROUP:
+    is_matrix = fused.projection or fused.name in (EMBEDDINGS, HEAD)
+    if asked == DENSE or not is_matrix or fused.shape[1] % GROUP:
         return DENSE
     if asked != AS_FILED:
-        return INT8 if is_vocabulary or asked == INT8 else INT4
+        is_head = fused.name == (EMBEDDINGS if is_tied else HEAD)
+        return INT8 if is_head or asked == INT8 else INT4
     found = set(types)
     if found <= PLAIN_TYPES:
         return DENSE
@@ -52,16 +54,19 @@ def form_of(fused: FusedTensor, types: Iterable[str], asked: Asked) -> Form:
 
 
 def forms_of(
-    layout: Iterable[FusedTensor], types: Mapping[str, str], asked: Asked
+    layout: Sequence[FusedTensor], types: Mapping[str, str], asked: Asked
 ) -> dict[str, Form]:
     """Return the form of every tensor by its name; `types` are the file's, by its tensors' names.
 
     A type that is not known is taken for a plain one.
     """
-    return {
-        fused.name: form_of(fused, [types.get(part.name, "F32") for part in fused.parts], asked)
-        for fused in layout
-    }
+    is_tied = all(fused.name != HEAD for fused in layout)
+
+    def form(fused: FusedTensor) -> Form:
+        found = [types.get(part.name, "F32") for part in fused.parts]
+        return form_of(fused, found, asked, is_tied=is_tied)
+
+    return {fused.name: form(fused) for fused in layout}
 
 
 def num_bytes(fused: FusedTensor, form: Form, element_bytes: int) -> int:

@@ -4,7 +4,15 @@ import pytest
 
 import gpu_model
 from gpu_check_parts.shapes import MODELS, QWEN3_06B, QWEN3_4B, num_parameters
-from gpu_model import CARDS, bound_tokens_per_s, kernels_of, longest_context, written_in
+from gpu_model import (
+    CARDS,
+    WEIGHT_BITS,
+    bound_tokens_per_s,
+    kernels_of,
+    longest_context,
+    written_in,
+)
+from localpaged.models.opened_model import bytes_in_form
 
 CARD = CARDS[1]
 
@@ -26,6 +34,28 @@ def test_a_step_reads_every_weight_once_and_no_other_large_thing(name):
     moved = sum(kernel.runs * kernel.moved_bytes for kernel in step(name).values())
     embedding = 0 if config.is_tied else config.vocab_size * config.hidden_size
     assert moved == pytest.approx(2 * (num_parameters(config) - embedding), rel=0.01)
+
+
+@pytest.mark.parametrize("weights", ["int8", "int4"])
+@pytest.mark.parametrize("name", MODELS)
+def test_weights_in_fewer_bits_are_read_as_what_they_take_in_memory(name, weights):
+    config = MODELS[name]
+    moved = sum(kernel.runs * kernel.moved_bytes for kernel in step(name, weights=weights).values())
+    words = config.vocab_size * config.hidden_size
+    embedding = 0 if config.is_tied else words * WEIGHT_BITS[weights] / 8
+    held = bytes_in_form(config, (), 2, weights)
+    assert moved == pytest.approx(held - embedding, rel=0.015)
+
+
+def test_a_card_of_8_gb_has_room_for_8_billion_weights_in_4_bits_alone():
+    config, card = MODELS["Qwen3 8B"], CARDS[0]
+    for weights, fits in (("bfloat16", False), ("int8", False), ("int4", True)):
+        assert (
+            longest_context("Qwen3 8B", card, kv_format="int8", weights=weights) is None
+        ) != fits
+    one = {w: bound_tokens_per_s(config, CARDS[1], sequences=1, weights=w) for w in WEIGHT_BITS}
+    assert 1.8 < one["int8"] / one["bfloat16"] < 1.9
+    assert 2.8 < one["int4"] / one["bfloat16"] < 3.2
 
 
 def test_attention_reads_the_kv_of_every_token_and_eight_bits_are_half_of_it():

@@ -35,7 +35,7 @@ MODELS = {
     "three of three, no power of two": {"num_heads": 9, "num_kv_heads": 3},
     "a window": {"sliding_window": 400},
     "norms of queries and keys": {"has_qk_norm": True},
-    "4 bits, and 8 for embeddings and head": {"weights": "int4", "hidden_size": 640},
+    "4 bits, and 8 for the head": {"weights": "int4", "hidden_size": 640},
     "8 bits, tied": {"weights": "int8", "is_tied": True},
     "windows in some layers, norms behind, caps": {
         "num_layers": 2,
@@ -79,7 +79,7 @@ def make(
     layout = tensor_layout(config)
     state = {}
     for fused in layout:
-        form = form_of(fused, (), weights)
+        form = form_of(fused, (), weights, is_tied=config.is_tied)
         if form == "dense":
             state[fused.name] = torch.zeros(fused.shape, dtype=torch.bfloat16)
         else:

@@ -47,7 +47,7 @@ def decoders(folder, family, form, **overrides):
     opened = open_model(save_tiny_model(folder, family, **overrides))
     state = load_state(opened, dtype=torch.float32, weights=form)
     assert f"layers.0.down.{form}" in state
-    assert "embed.int8" in state
+    assert ("embed.int8" if opened.config.is_tied else f"embed.{form}") in state
     return [NativeDecoder(opened.config, numbers) for numbers in (state, dense(state))]
 
 

@@ -195,7 +195,7 @@ def test_weights_of_a_card_are_as_the_file_has_them_or_as_they_are_asked_for(
     assert set(map(str, (fit.formats.activations, fit.formats.kv))) == {"torch.bfloat16"}
     words = 151_936 * 2_560
     layers = model.weight_bytes(2) // 2 - words
-    # embeddings that are the head, too, have 8 bits at least where 4 are asked for
+    # embeddings that are the head, too, have 8 bits where 4 are asked for
     of_words = 8.5 if dtype == "int4" else bits
     expected = (layers * bits + words * of_words) / 8
     assert fit.plan.weight_bytes == pytest.approx(expected, rel=1e-3)

@@ -147,7 +147,8 @@ def test_the_numbers_do_not_depend_on_chunks_or_the_device(tmp_path, monkeypatch
     cut = load_state(opened, dtype=torch.bfloat16, weights=form, device=torch.device("cpu"))
     assert whole.keys() == cut.keys()
     assert all(torch.equal(whole[name], cut[name]) for name in whole)
-    assert whole["embed.int8"].dtype == torch.int8
+    assert whole["head.int8"].dtype == torch.int8
+    assert f"embed.{form}" in whole
     assert whole[f"layers.0.down.{form}"].shape[0] == 64
 
 
@@ -176,8 +177,10 @@ def test_what_is_mixed_in_a_file():
     assert form_of(layout["head.weight"], ("Q6_K",), "file") == "int8"
     assert form_of(layout["head.weight"], ("Q4_K",), "int4") == "int8"
     assert form_of(layout["embed.weight"], ("Q4_K",), "file") == "int4"
+    assert form_of(layout["embed.weight"], ("Q4_K",), "int4") == "int4"
+    assert form_of(layout["embed.weight"], ("Q4_K",), "int4", is_tied=True) == "int8"
     assert form_of(layout["norm.weight"], ("F32",), "int4") == "dense"
-    forms = forms_of(layout.values(), {}, "int4")
+    forms = forms_of(list(layout.values()), {}, "int4")
     assert main_form(layout.values(), forms) == "int4"
     gate_up = layout["layers.0.gate_up.weight"]
     assert num_bytes(gate_up, "int4", 2) == 24_576 * 4_096 * 5 // 8
