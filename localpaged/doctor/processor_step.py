@@ -11,9 +11,14 @@ from localpaged.config import Settings
 from localpaged.devices import choose_device
 from localpaged.doctor.fact import Fact, note, problem
 from localpaged.doctor.torch_build import TorchBuild
+from localpaged.fitting.formats import CARD_ALONE
+from localpaged.models.weight_forms import INT8
 
 COMPILING_S = 15
 """What compiling takes on a processor of these years, with nothing beside it."""
+NOT_TORCHS = (*CARD_ALONE, INT8)
+"""Numbers that torch's operators have no steps in."""
+
 _GET_NUMBA = "Install it again: pip install --force-reinstall numba. `--dtype bfloat16` needs none."
 
 
@@ -27,7 +32,12 @@ def step_facts(settings: Settings, build: TorchBuild) -> Iterator[Fact]:
     if device.is_cuda:
         yield Fact("step", f"computed on {device.label}, not here", numbers={"form": "card"})
         return
-    if why := why_not_compiled(settings):
+    why = why_not_compiled(settings)
+    if why and settings.dtype in NOT_TORCHS:
+        numbers = _numbers("none", dtype=settings.dtype, why=why, threads=threads)
+        yield Fact("step", f"none in {settings.dtype}: {why}", numbers=numbers)
+        return
+    if why:
         dtype = _dtype(settings, build)
         yield Fact(
             "step",
@@ -42,7 +52,9 @@ def why_not_compiled(settings: Settings) -> str:
     """Return what keeps this processor from compiled steps; empty where they are taken."""
     from localpaged.engine.eight_bit import INSTRUCTIONS, has_team_steps, team_instruction
 
-    if settings.dtype != "auto":
+    if settings.dtype in CARD_ALONE:
+        return "it is for CUDA cards"
+    if settings.dtype not in ("auto", INT8):
         return f"dtype says {settings.dtype}"
     if team_instruction() is None:
         return f"this processor has none of {', '.join(INSTRUCTIONS.values())}"

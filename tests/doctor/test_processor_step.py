@@ -101,6 +101,26 @@ def test_torchs_operators_are_told_with_the_reason(monkeypatch, abilities, setti
     assert numbers["why"].startswith(why) and why in fact.value
 
 
+@pytest.mark.parametrize(
+    ("abilities", "dtype", "why"),
+    [
+        ({"avx512_vnni": True}, "int4", "it is for CUDA cards"),
+        ({"avx512_vnni": True}, "float16", "it is for CUDA cards"),
+        ({}, "int8", "this processor has none of AVX-"),
+    ],
+)
+def test_what_the_processor_has_no_steps_in_is_told_as_that(monkeypatch, abilities, dtype, why):
+    fact = facts_of(on_processor(monkeypatch, abilities), dtype=dtype)["step"]
+    numbers = fact.numbers
+    assert (numbers["form"], numbers["dtype"]) == ("none", dtype)
+    assert numbers["why"].startswith(why) and f"none in {dtype}: {why}" in fact.value
+
+
+def test_eight_bits_that_are_asked_for_are_the_compiled_step(monkeypatch, kept_in):
+    build = on_processor(monkeypatch, {"avx512_vnni": True})
+    assert facts_of(build, dtype="int8") == facts_of(build)
+
+
 def test_a_system_without_the_calls_has_torchs_operators(monkeypatch):
     build = on_processor(monkeypatch, {"avx512_vnni": True})
     monkeypatch.setattr(eight_bit, "has_team_steps", lambda: False)
