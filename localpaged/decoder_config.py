@@ -38,9 +38,11 @@ class DecoderConfig:
     `rope_factors` (one per rotated pair) divide the rope frequencies; GGUF files carry
     Llama 3 scaling in this form. `sliding_window` counts the visible tokens, own token included;
     the `full_layers` have none, and where there is a `local_rope_theta` it is that of the others,
-    whose frequencies are not scaled. With `has_post_norms` what attention and MLP add is normalised
+    whose frequencies are not scaled; the `unrotated_layers` have no rotations at all. With
+    `has_post_norms` what attention and MLP add is normalised
     before it is added. Embeddings are multiplied by `embed_scale`, attention's scores by
     `query_scale`, 1/√head_dim unless told. A softcap c makes c·tanh(x/c) of scores or logits.
+    The last norm's weights are multiplied by `last_norm_scale` when they are loaded.
     """
 
     architecture: str
@@ -67,6 +69,8 @@ class DecoderConfig:
     query_scale: float | None = None
     attention_softcap: float | None = None
     logit_softcap: float | None = None
+    unrotated_layers: tuple[int, ...] = ()
+    last_norm_scale: float = 1.0
 
     def window(self, layer: int) -> int | None:
         """Return how many tokens a layer sees, the own one included; None for all."""

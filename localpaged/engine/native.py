@@ -20,7 +20,6 @@ adds has all of its norms and read.turn. `team_decoder` computes it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
 
 import torch
 
@@ -30,7 +29,7 @@ from localpaged.engine.few_rows import few_rows_of
 from localpaged.engine.kv_storage import KVStorage, LayerKV
 from localpaged.engine.linear import make_embedding, make_linear
 from localpaged.engine.operators import Angles, Operators, torch_operators
-from localpaged.engine.rope import RopeTable
+from localpaged.engine.rotations import Rotations
 
 
 class NativeDecoder:
@@ -60,36 +59,28 @@ class NativeDecoder:
             self._embed_scale = torch.tensor(
                 config.embed_scale, dtype=embed.dtype, device=embed.device
             )
-        make_table = partial(
-            RopeTable,
+        self._rotations = Rotations(
             config,
-            dtype=self.operators.rope_dtype or embed.dtype,
+            self.operators,
+            dtype=embed.dtype,
             device=embed.device,
             factors=state.get("rope_factors"),
         )
-        self._rope = make_table()
-        has_own = config.local_rope_theta is not None and config.sliding_window is not None
-        self._local_rope = make_table(is_local=True) if has_own else None
 
     def forward(self, batch: Batch, kv: KVStorage) -> torch.Tensor:
         """See PagedModel."""
         hidden = self._embed(batch.token_ids)
         if self._embed_scale is not None:
             hidden = hidden * self._embed_scale
-        operators = self.operators
-        angles = operators.angles(self._rope, batch.positions)
-        local = angles
-        if self._local_rope is not None:
-            local = operators.angles(self._local_rope, batch.positions)
+        rotations = self._rotations.of_step(batch.positions)
         added = post_norm = None
-        for layer, layer_kv in zip(self._layers, kv.layers, strict=True):
-            own_angles = angles if layer.window is None else local
-            added, hidden = layer.forward(added, post_norm, hidden, batch, layer_kv, own_angles)
+        for layer, layer_kv, angles in zip(self._layers, kv.layers, rotations, strict=True):
+            added, hidden = layer.forward(added, post_norm, hidden, batch, layer_kv, angles)
             post_norm = layer.mlp_post_norm
         if added is None:
             return hidden
         if post_norm is not None:
-            added = operators.rms_norm(added, post_norm, eps=self.config.rms_norm_eps)
+            added = self.operators.rms_norm(added, post_norm, eps=self.config.rms_norm_eps)
         return hidden + added
 
     def logits(self, hidden: torch.Tensor) -> torch.Tensor:

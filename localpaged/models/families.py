@@ -9,25 +9,38 @@ FOLDER_TYPES: Mapping[str, str] = {
     "mistral": "mistral",
     "qwen2": "qwen2",
     "qwen3": "qwen3",
+    "gemma": "gemma",
     "gemma2": "gemma2",
     "gemma3": "gemma3",
     "gemma3_text": "gemma3",
+    "granite": "granite",
+    "smollm3": "smollm3",
 }
 """A `DecoderConfig.architecture` by the `model_type` of a config.json; gemma3 is the model that
 sees pictures, too, of which the part that reads and writes text runs."""
 
-GGUF_ARCHITECTURES = ("llama", "qwen2", "qwen3", "gemma2", "gemma3")
+GGUF_ARCHITECTURES = tuple(
+    name for name in dict.fromkeys(FOLDER_TYPES.values()) if name != "mistral"
+)
 """Mistral's and SmolLM2's files call themselves llama."""
 
-GEMMAS = ("gemma2", "gemma3")
+INTERLEAVED = ("llama", "granite", "smollm3")
+"""Architectures in whose GGUF files the rows of rotated heads come in pairs, not in halves."""
+
+GEMMAS = ("gemma", "gemma2", "gemma3")
+POST_NORMED = ("gemma2", "gemma3")
+"""What attention and MLP give is normalised before it is added."""
 
 TITLES: Mapping[str, str] = {
     "llama": "Llama",
     "mistral": "Mistral",
     "qwen2": "Qwen2",
     "qwen3": "Qwen3",
+    "gemma": "Gemma",
     "gemma2": "Gemma 2",
     "gemma3": "Gemma 3",
+    "granite": "Granite 3",
+    "smollm3": "SmolLM3",
 }
 """How people call them."""
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from localpaged.decoder_config import DecoderConfig
 from localpaged.errors import BadModelFile, UnsupportedModel
 from localpaged.models.dequantise import can_dequantise
-from localpaged.models.families import GEMMAS, GGUF_ARCHITECTURES, OTHER_MODEL_HINT
+from localpaged.models.families import GEMMAS, GGUF_ARCHITECTURES, OTHER_MODEL_HINT, POST_NORMED
 from localpaged.models.gguf_fields import GgufFields, short
 from localpaged.models.gguf_file import GgufHeader, type_name
 from localpaged.models.gguf_layers import (
@@ -15,8 +15,10 @@ from localpaged.models.gguf_layers import (
     query_scale_of,
     rope_scaling_of,
     softcaps_of,
+    unrotated_layers_of,
     windows_of,
 )
+from localpaged.models.granite import with_multipliers
 from localpaged.models.tensor_layout import (
     MAX_LAYERS,
     ROPE_FACTORS,
@@ -48,7 +50,7 @@ def gguf_decoder_config(header: GgufHeader) -> DecoderConfig:
     attention_softcap, logit_softcap = softcaps_of(fields)
     is_gemma = architecture in GEMMAS
     tensors = header.tensors
-    return DecoderConfig(
+    config = DecoderConfig(
         architecture=architecture,
         vocab_size=_vocab_size(header),
         hidden_size=hidden_size,
@@ -63,12 +65,12 @@ def gguf_decoder_config(header: GgufHeader) -> DecoderConfig:
         rope_scaling=rope_scaling_of(fields),
         has_qkv_bias="blk.0.attn_q.bias" in tensors,
         has_qk_norm="blk.0.attn_q_norm.weight" in tensors,
-        is_tied=architecture == "gemma2" or "output.weight" not in tensors,
+        is_tied=architecture in ("gemma", "gemma2") or "output.weight" not in tensors,
         sliding_window=window,
         full_layers=full_layers,
         local_rope_theta=None if window is None else local_theta_of(fields),
         activation="gelu_tanh" if is_gemma else "silu",
-        has_post_norms=is_gemma,
+        has_post_norms=architecture in POST_NORMED,
         embed_scale=hidden_size**0.5 if is_gemma else 1.0,
         query_scale=query_scale_of(
             fields,
@@ -79,7 +81,9 @@ def gguf_decoder_config(header: GgufHeader) -> DecoderConfig:
         ),
         attention_softcap=attention_softcap,
         logit_softcap=logit_softcap,
+        unrotated_layers=unrotated_layers_of(fields, num_layers),
     )
+    return _with_multipliers(fields, config) if architecture == "granite" else config
 
 
 def gguf_tensor_places(header: GgufHeader, config: DecoderConfig) -> Mapping[str, TensorPlace]:
@@ -162,8 +166,10 @@ def _check_features(fields: GgufFields) -> None:
             "is not supported.",
             hint="Mixture-of-experts models do not run; choose a dense model.",
         )
-    refused = ["logit_scale", "attention.scale", "attention.clamp_kqv"]
-    if fields.architecture not in GEMMAS:
+    refused = ["attention.clamp_kqv"]
+    if fields.architecture != "granite":
+        refused += ["logit_scale", "attention.scale"]
+    if fields.architecture not in POST_NORMED:
         refused.append("final_logit_softcapping")
     if fields.architecture != "gemma2":
         refused.append("attn_logit_softcapping")
@@ -187,6 +193,19 @@ def _check_features(fields: GgufFields) -> None:
             "dimensions are not supported.",
             hint=OTHER_MODEL_HINT,
         )
+
+
+def _with_multipliers(fields: GgufFields, config: DecoderConfig) -> DecoderConfig:
+    def multiplier(key: str, default: float = 1.0) -> float:
+        return fields.real(key) if fields.get(key) else default  # as llama.cpp takes a zero
+
+    return with_multipliers(
+        config,
+        embedding=multiplier("embedding_scale"),
+        attention=multiplier("attention.scale", config.softmax_scale),
+        residual=multiplier("residual_scale"),
+        logits=multiplier("logit_scale"),
+    )
 
 
 def _check_rope(fields: GgufFields, head_dim: int) -> None:

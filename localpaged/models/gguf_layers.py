@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from localpaged.decoder_config import LinearRopeScaling
 from localpaged.errors import UnsupportedModel
-from localpaged.models.families import GEMMAS, OTHER_MODEL_HINT
+from localpaged.models.families import OTHER_MODEL_HINT
 from localpaged.models.gguf_fields import GgufFields, short
 
 _PATTERN = "attention.sliding_window_pattern"
@@ -16,6 +16,7 @@ _PERIODS = {"gemma2": 2, "gemma3": 6}
 _GEMMA2_WINDOW = 4_096
 _LOCAL_THETA = 10_000.0
 _GEMMA2_CAPS = (50.0, 30.0)
+_UNROTATED_PERIOD = 4
 _LAYERS_OF_27B = {"gemma2": 46, "gemma3": 62}
 """By which llama.cpp knows the models whose queries are scaled otherwise; no file tells it."""
 
@@ -31,13 +32,13 @@ def windows_of(fields: GgufFields, num_layers: int) -> tuple[int | None, tuple[i
         window = _GEMMA2_WINDOW
     if window in (None, 0):
         return None, ()
-    if architecture not in ("llama", *GEMMAS):
+    if architecture not in ("llama", *_PERIODS):
         raise UnsupportedModel(
             f"{fields.shown}: {architecture} with a sliding window in some layers "
             "is not supported.",
             hint=OTHER_MODEL_HINT,
         )
-    full = _full_layers(fields, num_layers) if architecture in GEMMAS else ()
+    full = _full_layers(fields, num_layers) if architecture in _PERIODS else ()
     if len(full) == num_layers:
         return None, ()
     return fields.whole("attention.sliding_window", default=_GEMMA2_WINDOW), full
@@ -87,6 +88,20 @@ def query_scale_of(
     is_largest = _LAYERS_OF_27B.get(fields.architecture) == num_layers
     width = hidden_size // num_heads
     return width**-0.5 if is_largest and width != head_dim else None
+
+
+def unrotated_layers_of(fields: GgufFields, num_layers: int) -> tuple[int, ...]:
+    """Return the layers without rotations; no file tells them.
+
+    Raises UnsupportedModel for a Granite model that is said to have none at all.
+    """
+    if fields.architecture == "granite" and fields.get("rope.scaling.finetuned") is False:
+        raise UnsupportedModel(
+            f"{fields.shown}: granite without rotations is not supported.", hint=OTHER_MODEL_HINT
+        )
+    if fields.architecture != "smollm3":
+        return ()
+    return tuple(range(_UNROTATED_PERIOD - 1, num_layers, _UNROTATED_PERIOD))
 
 
 def _full_layers(fields: GgufFields, num_layers: int) -> tuple[int, ...]:

@@ -56,7 +56,8 @@ def record_from_json(content: dict[str, Any], *, text_tokenizer: str) -> ModelRe
     if (scaling := config["rope_scaling"]) is not None:
         kind = LinearRopeScaling if scaling.keys() == {"factor"} else Llama3RopeScaling
         config["rope_scaling"] = kind(**scaling)
-    config["full_layers"] = tuple(config["full_layers"])
+    for name in ("full_layers", "unrotated_layers"):
+        config[name] = tuple(config[name])
     tokenizer = dict(content["tokenizer"])
     tokenizer["controls"] = tuple(ControlToken(**control) for control in tokenizer["controls"])
     for name in ("unused_ids", "eos_ids"):

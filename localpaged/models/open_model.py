@@ -11,7 +11,7 @@ from pathlib import Path
 
 from localpaged.errors import BadModelFile, ModelNotFound
 from localpaged.models.chat_format import ChatFormat
-from localpaged.models.families import GEMMAS
+from localpaged.models.families import GEMMAS, INTERLEAVED
 from localpaged.models.gguf_config import gguf_decoder_config, gguf_tensor_places
 from localpaged.models.gguf_file import read_gguf_header
 from localpaged.models.gguf_tokenizer import gguf_tokenizer_data
@@ -101,7 +101,7 @@ def _gguf_record(path: Path) -> ModelRecord:
         files=(file,),
         places=places,
         fingerprint=_fingerprint(header.digest, (file,)),
-        has_interleaved_rope=config.architecture == "llama",
+        has_interleaved_rope=config.architecture in INTERLEAVED,
         title=str(header.metadata.get("general.name", "")),
         license=str(header.metadata.get("general.license", "")),
     )

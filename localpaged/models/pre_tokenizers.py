@@ -66,6 +66,7 @@ PRE_TOKENIZERS = {
     "gpt2": _GPT2,
     "smollm": _SMOLLM,
     "starcoder": _SMOLLM,
+    "refact": _SMOLLM,
     "llama-bpe": _LLAMA_BPE,
     "llama3": _LLAMA_BPE,
     "llama-v3": _LLAMA_BPE,

@@ -15,6 +15,7 @@ from localpaged.errors import BadModelFile
 from localpaged.plain_text import visible
 
 ROPE_FACTORS = "rope_factors"
+LAST_NORM = "norm.weight"
 MAX_LAYERS = 4_096
 
 _PROJECTIONS = ("qkv", "o", "gate_up", "down")
@@ -69,6 +70,11 @@ class FusedTensor:
         """Whether these are the weights of a norm."""
         return self.name.endswith("norm.weight")
 
+    @property
+    def is_last_norm(self) -> bool:
+        """Whether these are those of the norm before the head."""
+        return self.name == LAST_NORM
+
 
 def check_sizes(config: DecoderConfig, *, shown: str) -> None:
     """Raise BadModelFile for sizes no decoder can have."""
@@ -101,7 +107,7 @@ def tensor_layout(config: DecoderConfig) -> tuple[FusedTensor, ...]:
     layout = [_single("embed.weight", "model.embed_tokens.weight", vocab)]
     for layer in range(config.num_layers):
         layout += _layer(config, f"layers.{layer}.", f"model.layers.{layer}.")
-    layout.append(_single("norm.weight", "model.norm.weight", (config.hidden_size,)))
+    layout.append(_single(LAST_NORM, "model.norm.weight", (config.hidden_size,)))
     if not config.is_tied:
         layout.append(_single("head.weight", "lm_head.weight", vocab))
     return tuple(layout)

@@ -4,13 +4,15 @@ opened, and only if the folder's config.json names a family that runs."""
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from localpaged.decoder_config import Activation, DecoderConfig
 from localpaged.errors import BadModelFile, UnsupportedModel
-from localpaged.models.families import FOLDER_TYPES, GEMMAS, OTHER_MODEL_HINT
+from localpaged.models.families import FOLDER_TYPES, GEMMAS, OTHER_MODEL_HINT, POST_NORMED
+from localpaged.models.granite import with_multipliers
 from localpaged.models.tensor_layout import MAX_LAYERS
 from localpaged.models.transformers_rope import local_theta, rope_of
 from localpaged.plain_text import visible
@@ -40,8 +42,7 @@ def transformers_decoder_config(folder: Path) -> DecoderConfig:
     num_heads = config.num_attention_heads
     theta, scaling = rope_of(folder, config)
     window, full_layers = _windows(folder, config, family)
-    is_gemma = family in GEMMAS
-    return DecoderConfig(
+    decoder = DecoderConfig(
         architecture=family,
         vocab_size=config.vocab_size,
         hidden_size=config.hidden_size,
@@ -61,14 +62,14 @@ def transformers_decoder_config(folder: Path) -> DecoderConfig:
         full_layers=full_layers,
         local_rope_theta=None if window is None else local_theta(folder, config),
         activation=ACTIVATIONS[_activation(config)],
-        has_post_norms=is_gemma,
-        embed_scale=config.hidden_size**0.5 if is_gemma else 1.0,
-        query_scale=_positive(folder, config, "query_pre_attn_scalar") ** -0.5
-        if is_gemma
-        else None,
+        has_post_norms=family in POST_NORMED,
+        embed_scale=config.hidden_size**0.5 if family in GEMMAS else 1.0,
+        query_scale=_query_scale(folder, config),
         attention_softcap=_softcap(folder, config, "attn_logit_softcapping"),
         logit_softcap=_softcap(folder, config, "final_logit_softcapping"),
+        unrotated_layers=_unrotated(config),
     )
+    return _with_multipliers(folder, config, decoder) if family == "granite" else decoder
 
 
 def _read_json(path: Path) -> dict[str, Any]:
@@ -181,6 +182,27 @@ def _windows(folder: Path, config: Any, family: str) -> tuple[int | None, tuple[
     if len(full) == len(kinds):
         return None, ()
     return int(_positive(folder, config, "sliding_window")), full
+
+
+def _query_scale(folder: Path, config: Any) -> float | None:
+    if getattr(config, "query_pre_attn_scalar", None) is None:
+        return None
+    return 1 / math.sqrt(_positive(folder, config, "query_pre_attn_scalar"))
+
+
+def _unrotated(config: Any) -> tuple[int, ...]:
+    has_rope = getattr(config, "no_rope_layers", None) or ()
+    return tuple(i for i, is_on in enumerate(has_rope[: config.num_hidden_layers]) if not is_on)
+
+
+def _with_multipliers(folder: Path, config: Any, decoder: DecoderConfig) -> DecoderConfig:
+    return with_multipliers(
+        decoder,
+        embedding=_positive(folder, config, "embedding_multiplier"),
+        attention=_positive(folder, config, "attention_multiplier"),
+        residual=_positive(folder, config, "residual_multiplier"),
+        logits=_positive(folder, config, "logits_scaling"),
+    )
 
 
 def _softcap(folder: Path, config: Any, key: str) -> float | None:

@@ -138,8 +138,8 @@ class StateReader:
         row = 0
         for part in fused.parts:
             rows = whole[row : row + part.shape[0]]
-            if fused.is_norm and self._opened.has_norms_less_one:
-                rows.copy_(_one_more(self._files, self._opened.places[part.name]))
+            if fused.is_norm:
+                rows.copy_(self._norm(fused, self._opened.places[part.name]))
             else:
                 self._read_into(part.name, rows)
             if heads := _interleaved_heads(self._opened, part):
@@ -147,6 +147,16 @@ class StateReader:
             row += part.shape[0]
             self._tell(self._opened.places[part.name])
         return whole
+
+    def _norm(self, fused: FusedTensor, place: TensorPlace) -> torch.Tensor:
+        """Return a norm's weights as float32: rounded before one is added they would lose most."""
+        import torch
+
+        numbers = torch.empty(place.shape, dtype=torch.float32)
+        _read_into(self._files, place, numbers)
+        if self._opened.has_norms_less_one:
+            numbers.add_(1)
+        return numbers.mul_(self._opened.config.last_norm_scale) if fused.is_last_norm else numbers
 
     def _rope_factors(self) -> torch.Tensor:
         import torch
@@ -235,15 +245,6 @@ def _four_bit(
         f"{fused.projection}.four_bit": numbers,
         f"{fused.projection}.four_bit_scales": scales,
     }
-
-
-def _one_more(files: TensorFiles, place: TensorPlace) -> torch.Tensor:
-    """Return a norm's weights as float32: rounded before one is added they would lose most."""
-    import torch
-
-    numbers = torch.empty(place.shape, dtype=torch.float32)
-    _read_into(files, place, numbers)
-    return numbers.add_(1)
 
 
 def _interleaved_heads(opened: OpenedModel, part: SourceTensor) -> int:

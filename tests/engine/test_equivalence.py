@@ -7,7 +7,7 @@ import transformers
 from localpaged.engine.params import BeamParams
 from testkit.decoders import load_decoder, make_decoder_core
 from testkit.engine_runs import make_request, run
-from testkit.tiny_model import FAMILIES, save_tiny_model
+from testkit.tiny_model import FAMILIES, MORE_FAMILIES, save_tiny_model
 
 NUM_TOKENS = 64
 EOS_IDS = [7, 11, 19]
@@ -100,6 +100,23 @@ def test_with_preemption_and_eviction(case, host_use):
     assert core.snapshot().preemptions > 0
     assert core.snapshot().evicted_blocks > 0
     assert (core.snapshot().swapped_in_blocks > 0) == (host_use == "always")
+
+
+@pytest.mark.parametrize("family", MORE_FAMILIES)
+def test_families_that_are_others_but_for_a_switch(tmp_path, family):
+    decoder, _ = load_decoder(save_tiny_model(tmp_path / family, family))
+    model = transformers.AutoModelForCausalLM.from_pretrained(
+        tmp_path / family, dtype=torch.float32
+    )
+    model.generation_config.eos_token_id = None
+    prompts = {name: random_prompts()[name] for name in ("prompt 2", "prompt 3", "prompt 6")}
+    core = make_decoder_core(decoder, num_blocks=14, step_tokens=50)
+    for again in ("", "again "):
+        requests = [make_request(again + n, p, max_tokens=32) for n, p in prompts.items()]
+        outcomes = run(core, requests)
+        for name, prompt in prompts.items():
+            assert outcomes[again + name].token_ids == generate(model, prompt, 32), name
+    assert core.snapshot().preemptions + core.snapshot().evicted_blocks > 0
 
 
 @pytest.mark.parametrize("chunk", [16, 24, 48, 512])

@@ -20,7 +20,7 @@ from localpaged_kernels.paged_attention import beginnings
 from localpaged_kernels.paged_attention.triton_cascade import groups_of
 from testkit.decoders import load_decoder, make_decoder_core
 from testkit.engine_runs import make_request, run
-from testkit.tiny_model import FAMILIES, save_tiny_model
+from testkit.tiny_model import FAMILIES, MORE_FAMILIES, save_tiny_model
 
 pytestmark = pytest.mark.skipif(
     os.environ.get("TRITON_INTERPRET") != "1", reason="tensors are the CPU's"
@@ -50,12 +50,13 @@ def generate(folder, prompt, num_tokens):
     return output[0, len(prompt) :].tolist()
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", [*FAMILIES, *MORE_FAMILIES])
 def test_every_family_cold_in_chunks_and_after_full_and_partial_hits(tmp_path, family):
     # The window is one that a chunk, a hit and a decode go beyond.
-    window = {"sliding_window": 18} if family == "mistral" else {}
-    layers = 2 if family in ("llama", "qwen3") else 1
-    decoder = load(tmp_path, family, layers=layers, **window)
+    special = {family: {"sliding_window": 18} for family in ("mistral", "gemma2", "gemma3")}
+    special["smollm3"] = {"no_rope_layers": [1, 0]}
+    layers = 1 if family in ("llama-tied", "llama3-rope", "mistral", "qwen2") else 2
+    decoder = load(tmp_path, family, layers=layers, **special.get(family, {}))
     core = make_decoder_core(decoder, step_tokens=20)
     prompts = {"cold": PROMPT[:30], "hit": PROMPT[:30], "partial": [*PROMPT[:19], *PROMPT[30:32]]}
     requests = [make_request(name, prompt, max_tokens=3) for name, prompt in prompts.items()]

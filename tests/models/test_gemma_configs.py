@@ -69,7 +69,7 @@ def test_a_gemma_3_folder_is_read_whole(tmp_path: Path):
         activation="gelu_tanh",
         has_post_norms=True,
         embed_scale=math.sqrt(96),
-        query_scale=20**-0.5,
+        query_scale=1 / math.sqrt(20),
     )
 
 

@@ -69,6 +69,7 @@ def test_every_way_to_compute_has_its_own(opened, change):
         {"query_scale": 0.5},
         {"attention_softcap": 50.0},
         {"logit_softcap": 30.0},
+        {"unrotated_layers": (0,)},
     ],
     ids=str,
 )

@@ -12,7 +12,7 @@ from localpaged.errors import BadModelFile
 from localpaged.models.open_model import open_model
 from localpaged.models.weights import load_state
 from testkit.gguf_files import save_tiny_gguf
-from testkit.tiny_model import FAMILIES, build_tiny_model
+from testkit.tiny_model import FAMILIES, MORE_FAMILIES, build_tiny_model
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -50,7 +50,7 @@ def expected_state(family: str, config: DecoderConfig) -> State:
         parts = [source[f"{theirs}mlp.{name}_proj.weight"] for name in ("gate", "up")]
         state[ours + "gate_up.weight"] = torch.cat(parts)
         state[ours + "down.weight"] = source[theirs + "mlp.down_proj.weight"]
-    state["norm.weight"] = source["model.norm.weight"]
+    state["norm.weight"] = source["model.norm.weight"] * config.last_norm_scale
     if not config.is_tied:
         state["head.weight"] = source["lm_head.weight"]
     return state
@@ -63,7 +63,7 @@ def assert_same(found: State, expected: State) -> None:
         assert torch.equal(found[name], tensor), name
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", [*FAMILIES, *MORE_FAMILIES])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["float32", "bfloat16"])
 def test_a_safetensors_folder_gives_the_fused_state(
     tiny_folder: Callable[[str], Path], family: str, dtype: torch.dtype
@@ -76,7 +76,7 @@ def test_a_safetensors_folder_gives_the_fused_state(
     assert_same(state, {name: tensor.to(dtype) for name, tensor in expected.items()})
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", [*FAMILIES, *MORE_FAMILIES])
 def test_a_gguf_file_gives_the_same_state(tmp_path: Path, family: str):
     opened = open_model(save_tiny_gguf(tmp_path, family))
 

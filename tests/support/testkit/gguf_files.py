@@ -17,6 +17,7 @@ NORMAL, CONTROL, BYTE = 1, 3, 6
 STRING, ARRAY, UINT32, FLOAT32, BOOL = 8, 9, 4, 6, 7
 
 Metadata = dict[str, Any]
+_INTERLEAVED = ("llama", "granite", "smollm3")
 
 
 def save_tiny_gguf(
@@ -158,9 +159,16 @@ def _metadata(config: Any) -> Metadata:
     }
     if config.model_type == "mistral" and config.sliding_window:
         metadata["attention.sliding_window"] = config.sliding_window
+    if config.model_type == "granite":
+        metadata |= {
+            "embedding_scale": config.embedding_multiplier,
+            "attention.scale": config.attention_multiplier,
+            "residual_scale": config.residual_multiplier,
+            "logit_scale": config.logits_scaling,
+        }
     if rope["rope_type"] == "linear":
         metadata |= {"rope.scaling.type": "linear", "rope.scaling.factor": rope["factor"]}
-    return metadata | (_gemma(config) if config.model_type.startswith("gemma") else {})
+    return metadata | (_gemma(config) if config.model_type in ("gemma2", "gemma3_text") else {})
 
 
 def _gemma(config: Any) -> Metadata:
@@ -204,9 +212,9 @@ def _tensors(model: Any, architecture: str) -> list[tuple[str, Any]]:
         array = parameter.numpy()
         if is_gemma and name.endswith("norm.weight"):
             array = array + 1
-        if architecture == "llama" and ".q_proj." in name:
+        if architecture in _INTERLEAVED and ".q_proj." in name:
             array = _interleave(array, config.num_attention_heads)
-        if architecture == "llama" and ".k_proj." in name:
+        if architecture in _INTERLEAVED and ".k_proj." in name:
             array = _interleave(array, config.num_key_value_heads)
         tensors.append((names.get_name(name, (".weight", ".bias")), array))
     if config.rope_parameters.get("rope_type") == "llama3":

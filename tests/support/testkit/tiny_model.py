@@ -22,6 +22,9 @@ FAMILIES: tuple[str, ...] = (
     "gemma2",
     "gemma3",
 )
+MORE_FAMILIES: tuple[str, ...] = ("gemma", "granite", "smollm3")
+"""Those of which nothing is new but a number or a switch."""
+
 VOCAB_SIZE = 320
 TOKENIZER_SIZE = 300
 CONTEXT_LENGTH = 512
@@ -69,6 +72,12 @@ _GEMMA3_ROPE = {
     "sliding_attention": {"rope_type": "default", "rope_theta": 10_000.0},
 }
 # Scores and logits are a few times as large as the caps.
+_MULTIPLIERS = {
+    "embedding_multiplier": 6.0,
+    "attention_multiplier": 0.1,
+    "residual_multiplier": 0.3,
+    "logits_scaling": 4.0,
+}
 _CAPS = {"attn_logit_softcapping": 6.0, "final_logit_softcapping": 5.0}
 _FAMILY: dict[str, tuple[str, dict[str, Any]]] = {
     "llama": ("llama", {}),
@@ -82,6 +91,10 @@ _FAMILY: dict[str, tuple[str, dict[str, Any]]] = {
         "gemma3_text",
         {**_GEMMA, "sliding_window_pattern": 2, "rope_parameters": _GEMMA3_ROPE},
     ),
+    "gemma": ("gemma", {"hidden_size": 96, "head_dim": 32, "tie_word_embeddings": True}),
+    "granite": ("granite", _MULTIPLIERS),
+    # Of each four layers the last one rotates nothing.
+    "smollm3": ("smollm3", {"tie_word_embeddings": True, "num_hidden_layers": 4}),
 }
 _TRAINING_TEXT = (
     "the quick brown fox jumps over the lazy dog and the cat sat on the mat",
