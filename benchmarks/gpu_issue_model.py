@@ -36,16 +36,16 @@ BARRIER = 22
 PIPES = {
     "HMMA": ("tensor", 8),
     "MUFU": ("special", 8),
-    "LDSM": ("shared", 16),
-    "LDS": ("shared", 8),
-    "STS": ("shared", 8),
-    "STSM": ("shared", 8),
-    "SHFL": ("shared", 8),
-    "LDGSTS": ("shared", 16),
+    **dict.fromkeys(("STS", "STSM", "SHFL"), ("shared", 8)),
     **dict.fromkeys(("IADD3", "LEA", "LOP3", "SHF", "SEL", "ISETP", "IMAD", "IADD"), ("whole", 2)),
 }
-"""What an instruction occupies, and for how many cycles of a scheduler; shared memory is all four
-schedulers' together."""
+"""What an instruction occupies, and for how many cycles of a scheduler."""
+
+READERS = ("LDS", "LDSM", "LDGSTS")
+WIDE_CYCLES = {"128": 16, "64": 8, "4": 16, "2": 8}
+NARROW_CYCLES = 4
+"""Shared memory gives 128 bytes a cycle to all four schedulers: what reads of it or copies into it
+take, by the width that their names end with."""
 
 SHOWN = (
     "decode, bf16, 32/8 of 128, 16 parts, last merges@90",
@@ -58,9 +58,14 @@ SHOWN = (
 
 @dataclass(frozen=True, slots=True)
 class Instruction:
-    """One instruction: cycles until the next may follow, counters it holds and waits for."""
+    """One instruction: cycles until the next may follow, counters it holds and waits for.
+
+    For so many cycles it keeps its `pipe` busy.
+    """
 
     name: str
+    pipe: str
+    busy: int
     stall: int
     holds_until_written: int | None
     holds_until_read: int | None
@@ -100,11 +105,17 @@ def loops_of(listing: str) -> list[tuple[Instruction, ...]]:
 
 
 def _instruction(text: str, upper_word: int) -> Instruction:
-    name = re.sub(r"^@!?U?P\w+\s+", "", text.strip()).split()[0].split(".")[0]
+    name, *modifiers = re.sub(r"^@!?U?P\w+\s+", "", text.strip()).split()[0].split(".")
+    pipe, busy = PIPES.get(name, ("", 0))
+    if name in READERS:
+        width = modifiers[-1] if modifiers else ""
+        pipe, busy = "shared", WIDE_CYCLES.get(width, NARROW_CYCLES)
     control = upper_word >> 41
     written, read = (control >> 5) & 7, (control >> 8) & 7
     return Instruction(
         name,
+        pipe,
+        busy,
         max(control & 15, 1),
         written if written < COUNTERS else None,
         read if read < COUNTERS else None,
@@ -135,15 +146,13 @@ def cycles_a_pass(loop: Sequence[Instruction], programs: int) -> float:
 def _may_issue(warp: _Warp, one: Instruction, time: int, free_at: dict[str, int]) -> bool:
     if len(warp.ends) >= PASSES or warp.ready > time:
         return False
-    pipe, _ = PIPES.get(one.name, ("", 0))
-    return free_at.get(pipe, 0) <= time and all(warp.held[w] <= time for w in one.waits)
+    return free_at.get(one.pipe, 0) <= time and all(warp.held[w] <= time for w in one.waits)
 
 
 def _issue(warp: _Warp, loop: Sequence[Instruction], time: int, free_at: dict[str, int]) -> None:
     one = loop[warp.place]
-    pipe, busy = PIPES.get(one.name, ("", 0))
-    if busy:
-        free_at[pipe] = time + busy
+    if one.busy:
+        free_at[one.pipe] = time + one.busy
     for counter, latency in (
         (one.holds_until_written, LATENCY.get(one.name, OTHER_LATENCY)),
         (one.holds_until_read, READ_LATENCY),

@@ -1,10 +1,11 @@
-"""Times attention on an NVIDIA GPU in every layout beside the one that a rule chooses.
+"""Times kernels on an NVIDIA GPU in every layout beside the one that a rule chooses.
 
     python benchmarks/gpu_layouts.py [--out FILE.json] [--seconds 240]
     python benchmarks/gpu_layouts.py --rehearse      the same code, tiny, on a CPU; measures nothing
 
 The rule (`triton_shape.shape_of`, `triton_launches.splits_for`) was made without a card. This tells
-what another tile, more warps, more stages or more parts would take, and whether the results agree.
+what another tile, more warps, more stages or more parts would take, and whether the results agree;
+and the same of the projection of one row (`few_rows.triton_impl.ON_CARDS`).
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import os
 import random
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -31,13 +32,24 @@ if TYPE_CHECKING:
     from localpaged_kernels.launch import Launch
     from localpaged_kernels.paged_attention.triton_shape import Shape
 
-TILES, WARPS, STAGES = (16, 32, 64, 128), (2, 4, 8), (2, 3, 5)
+TILES, WARPS, STAGES = (16, 32, 64, 128), (2, 4, 8), (2, 3, 5, 7)
 CHUNK_ROWS = (64, 128)
 MORE_PARTS = (1, 2, 4)
+OUTPUTS, STRETCHES, FEW_STAGES = (4, 8, 16), (256, 512, 1_024), (2, 4, 6)
+MATRICES = {"gate and up": (2_560, 9_728, "silu"), "down": (9_728, 2_560, None)}
+"""Inputs and outputs of a 4B model's."""
+
+FEW_SHARE = 0.2
+"""Of the time."""
+
 TOLERANCE = 2e-2
 SPEND_S = 0.04
 SHOWN = 12
 """Lines of a table: the fastest, and the rule's own."""
+
+
+Tries = Callable[[float, float], Iterator["Line"]]
+"""Given the bandwidth and a deadline yields a line for each layout."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,18 +77,54 @@ def main() -> int:
     from gpu_check_parts.check_machine import bandwidth
 
     per_s = bandwidth(bench).median * 1e9
-    works = _works(bench)
+    works: list[tuple[str, Tries]] = [
+        (f"a row, {name}", partial(_few_rows, bench, *matrix)) for name, matrix in MATRICES.items()
+    ]
+    shares = [FEW_SHARE / len(works)] * len(works)
+    works += [(title, partial(_lines, bench, work)) for title, work in _works(bench)]
+    shares += [(1 - FEW_SHARE) / (len(works) - len(shares))] * (len(works) - len(shares))
+    all_s = bench.left_s()
     told: dict[str, Any] = {**machine.software(), "GB/s": per_s / 1e9, "works": {}}
     is_right = True
-    for place, (title, work) in enumerate(works):
-        deadline_s = time.monotonic() + bench.left_s() / (len(works) - place)
-        lines = sorted(_lines(bench, work, per_s, deadline_s), key=lambda line: line.microseconds)
+    for (title, tries), share in zip(works, shares, strict=True):
+        deadline_s = time.monotonic() + all_s * share
+        lines = sorted(tries(per_s, deadline_s), key=lambda line: line.microseconds)
         is_right &= all(line.error <= 1 for line in lines)
         told["works"][title] = [asdict(line) for line in lines]
         _print(title, lines)
         if options.out is not None:
             options.out.write_text(json.dumps(told, indent=2) + "\n")
     return 0 if is_right else 1
+
+
+def _few_rows(
+    bench: Bench, width: int, outputs: int, gate: Any, per_s: float, deadline_s: float
+) -> Iterator[Line]:
+    """Yield the layout that is taken, then all others as long as there is time."""
+    import torch
+
+    from gpu_check_parts.comparing import share_of_tolerance
+    from localpaged_kernels.few_rows import triton_impl as few
+
+    width, outputs = bench.pick((width, outputs), (96, 40))
+    make = partial(torch.randn, dtype=torch.bfloat16, device=bench.device)
+    x, total, out = make(1, width), make(1, width), make(1, outputs)
+    weight = make(outputs * (1 if gate is None else 2), width) * width**-0.5
+    right = None
+    others = itertools.product(OUTPUTS, STRETCHES, FEW_STAGES)
+    for layout in (few.ON_CARDS, *itertools.starmap(few.Layout, others)):
+        if right is not None and time.monotonic() > deadline_s:
+            return
+        out.fill_(float("nan"))
+        launch = few.plan(
+            out, total, x, weight, residual=x, norm=x[0].abs() / 2, gate=gate, layout=layout
+        )
+        times = bench.watch.kernel(launch.run, spend_s=SPEND_S)
+        is_rule, right = right is None, out.clone() if right is None else right
+        off = 2 * TOLERANCE  # gate and what it opens are rounded each
+        error = share_of_tolerance(out, right, absolute=off, relative=off)
+        told = f"{layout.outputs} outputs, {layout.stretch} inputs, {layout.stages} stages"
+        yield Line(told, times.median * 1e6, weight.nbytes / times.median / per_s, error, is_rule)
 
 
 def _works(bench: Bench) -> list[tuple[str, Work]]:

@@ -8,6 +8,8 @@ from functools import partial
 import torch
 
 from gpu_check_parts.comparing import equal, share_of_tolerance
+from localpaged_kernels.few_rows import reference as few_reference
+from localpaged_kernels.few_rows import triton_impl as few_triton
 from localpaged_kernels.gated import reference as gated_reference
 from localpaged_kernels.gated import triton_impl as gated_triton
 from localpaged_kernels.kv_cache import reference as blocks_reference
@@ -59,6 +61,13 @@ def cases(*, is_tiny: bool) -> dict[str, dict[str, Compare]]:
             f"{gate}, {_name(dtype)}": partial(_gate, gate, dtype, width)
             for dtype in dtypes
             for gate in ("silu", "gelu", "gelu_tanh")
+        },
+        "projections of a row or two": {
+            f"{_name(dtype)}, {rows} of {size}, {how}": partial(_project, rows, dtype, size, how)
+            for dtype in dtypes
+            for rows in (1, 2)
+            for size in hidden[-2:]
+            for how in ("plain", "norm and residual", "norm and gate")
         },
     }
 
@@ -168,6 +177,20 @@ def _gate(
     got = gated_triton.gated(gate_up.to(device), gate)
     off = ROUNDING[dtype]
     return share_of_tolerance(got, gated_reference.gated(gate_up, gate), absolute=off, relative=off)
+
+
+def _project(rows: int, dtype: torch.dtype, width: int, how: str, device: torch.device) -> float:
+    x, residual = _fenced(rows, width, dtype, seed=5), _fenced(rows, width, dtype, seed=6)
+    weight = (_fenced(80, width, dtype, seed=7) * width**-0.5 / 3).contiguous()
+    norm = torch.rand(width, generator=torch.Generator().manual_seed(8)).to(dtype) + 0.5
+    gate: gated_reference.Gate | None = "silu" if "gate" in how else None
+    tensors = {"norm": norm if "norm" in how else None}
+    tensors["residual"] = residual if "residual" in how else None
+    moved = {name: None if t is None else t.to(device) for name, t in tensors.items()}
+    got, _ = few_triton.project(x.to(device), weight.to(device), **moved, eps=1e-6, gate=gate)
+    want, _ = few_reference.project(x, weight, **tensors, eps=1e-6, gate=gate)
+    off = ROUNDING[dtype] * 2
+    return share_of_tolerance(got, want, absolute=off, relative=off)
 
 
 def _fenced(rows: int, columns: int, dtype: torch.dtype, *, seed: int) -> torch.Tensor:

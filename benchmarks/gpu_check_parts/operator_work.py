@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 
 from gpu_check_parts.packed import counters, random_matrix
+from localpaged_kernels.few_rows.triton_impl import project
 from localpaged_kernels.gated.triton_impl import gated
 from localpaged_kernels.kv_cache.triton_impl import copy_blocks, gather_blocks
 from localpaged_kernels.norm.triton_impl import add_rms_norm
@@ -53,6 +54,11 @@ def operator_works(device: torch.device, *, is_tiny: bool) -> Iterator[OperatorW
             )
     yield OperatorWork("copy of 16 blocks", make.copy)
     yield OperatorWork("16 blocks into one piece", make.gather)
+    for rows in (2,) if is_tiny else (1, 2):
+        for what in ("gate and up", "down"):
+            yield OperatorWork(
+                f"linear of few rows, {what}, {_many(rows)}", partial(make.few, what, rows)
+            )
     for rows in (2,) if is_tiny else (1, 32):
         yield OperatorWork(
             f"torch's linear, gate and up, {_many(rows)}", partial(make.linear, rows)
@@ -165,6 +171,30 @@ class _Makes:
         return Prepared(
             lambda: F.linear(x, weight), weight.nbytes + x.nbytes + rows * width * weight.itemsize
         )
+
+    def few(self, what: str, rows: int) -> Prepared:
+        hidden, width = self.size(HIDDEN, 64), self.size(INTERMEDIATE, 48)
+        is_gated = what == "gate and up"
+        inputs, outputs = (hidden, 2 * width) if is_gated else (width, hidden)
+        x, weight, norm = (
+            self.random(rows, inputs),
+            self.random(outputs, inputs),
+            self.random(inputs),
+        )
+
+        def plain() -> torch.Tensor:
+            if not is_gated:
+                return F.linear(x, weight)
+            normed = F.rms_norm(x + x, (inputs,), norm, 1e-6)
+            first, second = F.linear(normed, weight).chunk(2, dim=-1)
+            return F.silu(first) * second
+
+        def ours() -> object:
+            if not is_gated:
+                return project(x, weight)
+            return project(x, weight, residual=x, norm=norm, eps=1e-6, gate="silu")
+
+        return Prepared(ours, weight.nbytes + x.nbytes, {"torch's operators": plain})
 
     def packed(self, bits: int, rows: int) -> Prepared:
         hidden, width = self.size(HIDDEN, 64), 2 * self.size(INTERMEDIATE, 48)

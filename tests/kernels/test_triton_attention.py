@@ -210,6 +210,15 @@ def test_the_number_of_parts_follows_from_widths_and_never_from_lengths():
     assert planned[0].grid == (2, 2, 4)
 
 
+@pytest.mark.parametrize("size", [1e7, 1e-9, 0.0])
+def test_queries_that_no_half_could_hold_meet_a_cache_of_eight_bits(size):
+    queries, kv, scales, batch = build_poisoned([(1, 45), (3, 20)], kv_dtype=INT8)
+    numbers = {"scale": 0.2 / max(size, 1.0), "kv_scales": scales}
+    got = attend(queries * size, kv, batch, **numbers)
+    want = reference.paged_attention(queries * size, kv, batch, **numbers)
+    torch.testing.assert_close(got, want, atol=2e-2, rtol=2e-2)
+
+
 @pytest.mark.parametrize("is_last_merging", [False, True], ids=["second launch", "last merges"])
 def test_a_long_sequence_among_short_ones_does_not_keep_them_waiting(is_last_merging):
     rows = [(1, 9), (1, 900), (1, 30), (1, 17)]
@@ -226,6 +235,19 @@ def test_parts_are_cut_by_how_long_a_sequence_is_beside_the_others():
     tops = launch.args["tops_ptr"]
     assert not tops.isnan().any()
     assert (tops > -float("inf")).sum(2).tolist() == [[5] * 4, [1] * 4, [1] * 4]
+
+
+def test_parts_are_no_more_than_a_window_or_a_shared_beginning_has_use_for():
+    queries, kv, _, batch = build_poisoned([(1, 600), (1, 300)], **NARROW)
+    (rows,) = rows_of(batch, DEVICE)
+
+    def parts(**numbers):
+        launch = plan(queries, queries, kv, rows, Terms(1.0, **numbers), card=Card((8, 6), 8))[0]
+        return launch.grid[2], launch.constants["IS_BALANCED"]
+
+    assert parts() == (8, True)
+    assert parts(window=1_000) == (8, False)
+    assert parts(window=100) == (2, False)
 
 
 def test_prompts_are_put_together_by_a_second_launch():

@@ -69,7 +69,7 @@ def test_any_width_and_number_of_outputs(width, outputs):
 
 
 def test_programs_of_a_card_have_few_outputs_each(monkeypatch):
-    monkeypatch.setattr(triton_impl, "INTERPRETED_OUTPUTS", triton_impl.OUTPUTS_A_PROGRAM)
+    monkeypatch.setattr(triton_impl, "INTERPRETED", triton_impl.ON_CARDS)
     check(2, 600, 20, **ALL)
 
 

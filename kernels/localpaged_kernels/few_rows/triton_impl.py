@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 
 from localpaged_kernels.gated.reference import Gate
@@ -10,16 +12,24 @@ from localpaged_kernels.launch import Launch
 MOST_ROWS = 2
 """With four rows what a program holds of them would leave two programs on a processor."""
 
-OUTPUTS_A_PROGRAM = 8
-"""Rows of the matrix that a program reads, those of both halves where there is a gate."""
 
-STRETCH = 512
-"""Inputs at a time: two of a program's four warps read one row, 16 bytes a thread."""
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How a projection is laid out: `outputs` are rows of the matrix that a program reads.
 
-STAGES = 4
-"""How many stretches are on their way, or there, at a time."""
+    Those of both halves where there is a gate. It reads `stretch` inputs of them at a time, and
+    `stages` stretches are on their way or there.
+    """
 
-INTERPRETED_OUTPUTS = 256
+    outputs: int
+    stretch: int
+    stages: int
+
+
+ON_CARDS = Layout(outputs=8, stretch=512, stages=4)
+"""Two of a program's four warps read a row, 16 bytes a thread."""
+
+INTERPRETED = Layout(outputs=256, stretch=512, stages=1)
 """The interpreter's cost is by the program."""
 
 
@@ -52,6 +62,7 @@ def plan(
     norm: torch.Tensor | None = None,
     eps: float = 0.0,
     gate: Gate | None = None,
+    layout: Layout | None = None,
 ) -> Launch:
     """Return the launch that fills `out` [rows, outputs] and, with a residual, `total`."""
     from localpaged_kernels.few_rows import triton_kernel
@@ -59,8 +70,8 @@ def plan(
     rows, width = x.shape
     outputs = out.shape[1]
     assert 1 <= rows <= MOST_ROWS, "rows are held in registers"
-    most = INTERPRETED_OUTPUTS if x.device.type == "cpu" else OUTPUTS_A_PROGRAM
-    block = most if gate is None else most // 2
+    layout = layout or (INTERPRETED if x.device.type == "cpu" else ON_CARDS)
+    block = layout.outputs if gate is None else layout.outputs // 2
     return Launch(
         triton_kernel.project,
         (-(-outputs // block),),
@@ -82,8 +93,8 @@ def plan(
             "WIDTH": width,
             "NUM_ROWS": rows,
             "BLOCK_N": block,
-            "BLOCK_K": STRETCH,
-            "STAGES": STAGES,
+            "BLOCK_K": layout.stretch,
+            "STAGES": layout.stages,
             "HAS_RESIDUAL": residual is not None,
             "HAS_NORM": norm is not None,
             "HAS_BIAS": bias is not None,

@@ -28,14 +28,30 @@ def _find_row(starts_ptr, block, num_rows, first_query, BLOCK_Q: tl.constexpr):
 
 @triton.jit
 def _numbers(raw, dtype: tl.constexpr, IS_SOFT_FP8: tl.constexpr):
-    # Every int8 and every fp8 (e4m3) is exact in 16 bits.
+    # Every int8 and every fp8 (e4m3) is exact in a half.
     if IS_SOFT_FP8:
         bits = raw.to(tl.uint16)
         magnitude = (bits & 0x7F) << 7
         half = (((bits & 0x80) << 8) | magnitude).to(tl.float16, bitcast=True)
         # The exponent's bias is 7, a half's 15; 0x7f is what is not a number.
-        return tl.where(magnitude == 0x3F80, float("nan"), half.to(tl.float32) * 256.0).to(dtype)
-    return raw.to(dtype)
+        return tl.where(magnitude == 0x3F80, float("nan"), half * 256.0).to(dtype)
+    elif raw.dtype == tl.int8:
+        # Between 1,024 and 2,048 a half's last bit is 1: so 1,152 + x is its bits and x's, of which
+        # the highest is turned. Two subtractions are one instruction; conversions are slow.
+        bits = raw.to(tl.uint8, bitcast=True).to(tl.uint16) ^ 0x6480
+        return (bits.to(tl.float16, bitcast=True) - 1152.0).to(dtype)
+    else:
+        return raw.to(dtype)
+
+
+@triton.jit
+def _as_halves(q):
+    # Divided by a power of two, which changes no bit of them, queries are at most 2.
+    wide = q.to(tl.float32)
+    most = tl.max(tl.abs(wide), 1)
+    unit = (most.to(tl.int32, bitcast=True) & 0x7F800000).to(tl.float32, bitcast=True)
+    unit = tl.where(unit > 0.0, unit, 1.0)
+    return (wide / unit[:, None]).to(tl.float16), unit
 
 
 # What changes from step to step: its being 1 or a multiple of 16 must not compile anything anew.
@@ -136,10 +152,15 @@ def attend(
         mask=is_row[:, None] & is_dim[None, :], other=0.0,
     )  # fmt: skip
 
+    # What is in 8 bits becomes halves sooner than bfloat16, so queries do as well.
+    are_halves: tl.constexpr = HAS_SCALES and q.dtype == tl.bfloat16
+    dot_dtype: tl.constexpr = tl.float16 if are_halves else q.dtype
     left = q
+    if are_halves:
+        left, unit = _as_halves(q)
     if IS_INTERPRETED:
         # The interpreter multiplies the bits of bfloat16. Wider, the same numbers are exact.
-        left = q.to(tl.float32)
+        left = left.to(tl.float32)
 
     # Where a few rows are all warps', sums of weights stay apart by column: put together tile by
     # tile they would be exchanged between the warps each time.
@@ -180,6 +201,8 @@ def attend(
             scale_places = blocks * scale_block_stride + inside * scale_token_stride + kv_head
             k_scales = tl.load(scales_ptr + scale_places, mask=is_read, other=0.0)
             scores *= (k_scales * factor)[None, :]
+            if are_halves:
+                scores *= unit[:, None]
         else:
             scores *= factor
         if HAS_SOFTCAP:
@@ -210,14 +233,14 @@ def attend(
             most = tl.max(v_scales, 0)
             weights *= (v_scales / tl.where(most > 0, most, 1.0))[None, :]
             added = tl.dot(
-                weights.to(q.dtype).to(left.dtype), _numbers(v, left.dtype, IS_SOFT_FP8),
+                weights.to(dot_dtype).to(left.dtype), _numbers(v, left.dtype, IS_SOFT_FP8),
                 input_precision="ieee",
             )  # fmt: skip
             acc = acc * shrink[:, None] + added * most
         else:
             acc = acc * shrink[:, None]
             acc = tl.dot(
-                weights.to(q.dtype).to(left.dtype), _numbers(v, left.dtype, IS_SOFT_FP8), acc,
+                weights.to(dot_dtype).to(left.dtype), _numbers(v, left.dtype, IS_SOFT_FP8), acc,
                 input_precision="ieee",
             )  # fmt: skip
         top = new_top

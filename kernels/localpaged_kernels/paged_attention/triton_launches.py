@@ -59,8 +59,12 @@ def plan(
     card = card or card_of(queries.device)
     shape = shape_of(queries, kv, rows, card)
     grid = (num_blocks(rows, shape), kv.shape[3])
+    # A window leaves all long sequences the same to read.
+    is_balanced = rows.kv_tokens is not None and terms.window is None
     if num_splits is None:
-        num_splits = splits_for(grid[0] * grid[1], rows, kv, shape, card)
+        num_splits = splits_for(
+            grid[0] * grid[1], rows, kv, shape, card, window=terms.window, is_balanced=is_balanced
+        )
     is_whole = num_splits == 1
     if rows.starts is not None:
         arrivals = None  # many queries would be put together one after the other
@@ -76,7 +80,7 @@ def plan(
         grid=(*grid, num_splits),
         is_soft_fp8=is_soft_fp8(kv, card),
         arrivals=None if is_whole else arrivals,
-        programs_a_head=programs_of(card) / kv.shape[3],
+        programs_a_head=programs_of(card) / kv.shape[3] if is_balanced else None,
     )
     if is_whole or arrivals is not None:
         return (launch,)
@@ -95,10 +99,24 @@ def num_blocks(rows: DeviceRows, shape: Shape) -> int:
     return rows.num_queries // shape.block_q + rows.num_rows
 
 
-def splits_for(programs: int, rows: DeviceRows, kv: torch.Tensor, shape: Shape, card: Card) -> int:
-    """Return in how many parts each sequence is cut, a power of two; from widths, not lengths."""
-    idle = programs_of(card) * (1 if rows.kv_tokens is None else SPREAD) // max(programs, 1)
+def splits_for(
+    programs: int,
+    rows: DeviceRows,
+    kv: torch.Tensor,
+    shape: Shape,
+    card: Card,
+    *,
+    window: int | None = None,
+    is_balanced: bool = False,
+) -> int:
+    """Return in how many parts each sequence is cut, a power of two; from widths, not lengths.
+
+    Where the kernel gives each sequence its share they are the most that one may have.
+    """
+    idle = programs_of(card) * (SPREAD if is_balanced else 1) // max(programs, 1)
     longest = int(rows.tables.shape[1] * kv.shape[1])
+    if window is not None:
+        longest = min(longest, window + shape.tile)
     least = max(TOKENS_A_SPLIT if rows.starts is None else CHUNK_TOKENS_A_SPLIT, shape.tile)
     most = min(idle, longest // least, MAX_SPLITS)
     return 1 << max(most, 1).bit_length() - 1
@@ -166,9 +184,7 @@ def attend_launch(
     kv_scales, sinks = terms.kv_scales, terms.sinks
     assert queries.stride(1) == kv.stride(3) == queries.shape[2], "heads lie side by side"
     assert kv.stride(0) < 2**31 or kv.shape[0] == 1, "within a block 32 bits suffice"
-    # A window leaves all long sequences the same to read.
-    is_balanced = rows.kv_tokens is not None and programs_a_head is not None
-    is_balanced = is_balanced and terms.window is None and slots.count > 0
+    is_balanced = programs_a_head is not None and slots.count > 0
     group_rows = power_of_two(queries.shape[1] // kv.shape[3])
     args: dict[str, Any] = {
         "out_ptr": out,

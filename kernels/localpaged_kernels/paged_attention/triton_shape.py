@@ -27,7 +27,7 @@ MANY_ROWS = 64
 
 LONG_TILE_NUMBERS = 8192
 """K's numbers in a decode's tile where memory is fast: what is done once a tile (waits, exchanges
-between warps) would take longer than to read 16 KiB there, and two tiles of 32 fit."""
+between warps) would take longer than to read half of it there, and shared memory has room."""
 
 FAR_STAGES, NEAR_STAGES = 5, 3
 """How far the compiler reads ahead. K and V are found by the block table, so one iteration reads
@@ -65,7 +65,7 @@ def shape_of(queries: torch.Tensor, kv: torch.Tensor, rows: DeviceRows, card: Ca
         is_full = is_converted or block_m * dim > 2048
     is_short = is_wide or is_large or (is_full and is_converted)
     tile = 16 if is_short else 32
-    if rows.starts is None and card.has_fast_memory and not (is_wide or is_converted):
+    if rows.starts is None and card.has_fast_memory and not is_wide and block_m < MANY_ROWS:
         tile = LONG_TILE_NUMBERS // max(dim, LEAST_DIM)
     return Shape(
         dim=dim,
