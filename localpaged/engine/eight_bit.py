@@ -38,8 +38,6 @@ PROJECTIONS = ("qkv.weight", "o.weight", "gate_up.weight", "down.weight", "head.
 
 def can_be_eight_bit(config: DecoderConfig) -> bool:
     """Whether this processor adds products of 8-bit numbers fast, and the model allows it."""
-    if config.unrotated_layers:
-        return False  # steps that are compiled rotate in every layer
     widths = (config.hidden_size, config.intermediate_size, config.head_dim)
     blocks = [_block_of(width) for width in widths]
     return has_team_steps() and min(blocks) >= SMALLEST_BLOCK

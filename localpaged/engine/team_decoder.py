@@ -149,7 +149,9 @@ class TeamDecoder:
         ):
             view.need(positions)
             job["window"] = view.window
-            job["cos"], job["sin"] = view.rope.cos.data_ptr(), view.rope.sin.data_ptr()
+            rope = view.rope
+            job["cos"] = 0 if rope is None else rope.cos.data_ptr()
+            job["sin"] = 0 if rope is None else rope.sin.data_ptr()
             job["units"], job["members"] = units.ctypes.data, members.ctypes.data
             job["first_parts"], job["num_parts"] = first_parts.ctypes.data, num_parts.ctypes.data
             job["num_units"] = len(units)

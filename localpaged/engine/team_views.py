@@ -21,24 +21,24 @@ Plan = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, int]
 
 
 class View:
-    """What layers with one window have in common. Engine thread only.
+    """What layers of one kind have in common. Engine thread only.
 
-    `window` is 0 where there is none; `rope` has the angles of as many positions as were asked for.
+    `window` is 0 where there is none; `rope` has the angles of as many positions as were asked for,
+    and is None where nothing is rotated.
     """
 
     def __init__(
-        self, config: DecoderConfig, window: int, *, factors: torch.Tensor | None = None
+        self, config: DecoderConfig, window: int, *, is_rotated: bool, factors: torch.Tensor | None
     ) -> None:
         self.window = window
         self._config = config
         self._factors = factors
         self._is_local = bool(window) and config.local_rope_theta is not None
-        self.rope = self._angles(FIRST_POSITIONS)
+        self.rope = self._angles(FIRST_POSITIONS) if is_rotated else None
 
     def need(self, positions: int) -> None:
         """Have angles for so many positions."""
-        has = len(self.rope.cos)
-        if positions > has:
+        if self.rope is not None and positions > (has := len(self.rope.cos)):
             self.rope = self._angles(max(positions, 2 * has))
 
     def _angles(self, positions: int) -> RopeTable:
@@ -52,10 +52,16 @@ class View:
 
 
 def views_of(config: DecoderConfig, factors: torch.Tensor | None) -> tuple[list[View], list[int]]:
-    """Return a model's views, two at most, and which of them each layer has."""
-    windows = [config.window(layer) or 0 for layer in range(config.num_layers)]
-    kinds = sorted(set(windows))
-    return [View(config, kind, factors=factors) for kind in kinds], [*map(kinds.index, windows)]
+    """Return a model's views, four at most, and which of them each layer has."""
+    of_layers = [
+        (config.window(layer) or 0, layer not in config.unrotated_layers)
+        for layer in range(config.num_layers)
+    ]
+    kinds = sorted(set(of_layers))
+    views = [
+        View(config, window, is_rotated=is_rotated, factors=factors) for window, is_rotated in kinds
+    ]
+    return views, [kinds.index(kind) for kind in of_layers]
 
 
 def plan_views(

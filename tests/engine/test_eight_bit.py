@@ -13,12 +13,12 @@ from localpaged.models.weights import load_state
 from testkit.decoders import load_eight_bit, make_decoder_core
 from testkit.decoders import needs_eight_bit as needs_operator
 from testkit.engine_runs import make_request, run
-from testkit.tiny_model import FAMILIES, save_tiny_model
+from testkit.tiny_model import FAMILIES, MORE_FAMILIES, save_tiny_model
 
 PROMPT = [3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8, 9, 7, 9, 3, 2, 3, 8, 4, 6, 2, 6]
 
 
-@pytest.fixture(scope="module", params=FAMILIES)
+@pytest.fixture(scope="module", params=[*FAMILIES, *MORE_FAMILIES])
 def opened(request, tmp_path_factory):
     return open_model(save_tiny_model(tmp_path_factory.mktemp("m") / request.param, request.param))
 

@@ -69,6 +69,8 @@ KINDS = {
     "gemma3-windows-alone": replace(GEMMA3, full_layers=()),
     "gemma2": GEMMA2,
     "gemma": GEMMA,
+    "unrotated": replace(GEMMA, unrotated_layers=(0, 2)),
+    "all-kinds": replace(GEMMA3, num_layers=5, full_layers=(1, 3), unrotated_layers=(2, 3)),
 }
 
 
@@ -102,6 +104,7 @@ def test_hidden_states_and_logits_are_those_of_plain_math_but_for_rounding(confi
 
 PARTS = {
     "full_layers": (0, 1, 2),
+    "unrotated_layers": (0,),
     "local_rope_theta": None,
     "activation": "silu",
     "has_post_norms": False,

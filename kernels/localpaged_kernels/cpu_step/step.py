@@ -35,8 +35,8 @@ LAYER_SIZE = 21
 VIEW is which of the jobs the layer does. Norms that have no weights, or none left, are 0.
 """
 
-VIEWS = 2
-"""Jobs of a step: layers with a window have angles, keys to read and units of work of their own."""
+VIEWS = 4
+"""Jobs of a step: layers of a kind have angles, a window and units of work of their own."""
 
 _ADDRESSES = (
     "layer_addresses", "hidden", "normed", "rounded", "scales", "sums", "qkv", "attended", "wide",
@@ -56,7 +56,7 @@ JOB = np.dtype(
 """What a step is about; addresses first. VIEWS of it are written by whoever has the team.
 
 What a projection reads of the hidden states is turned by `read_block`s, unless that is 0: then they
-are turned themselves. Caps are 0 where there is none.
+are turned themselves. `cos` and caps are 0 where nothing is rotated, or capped.
 """
 
 
@@ -204,7 +204,8 @@ def _write_kv(job, row, layer):
         weight = q_norm if head < job.heads else k_norm
         if weight:
             normalise(at, dim, weight, job.eps, at)
-        rotate(at, dim // 2, job.cos + angle, job.sin + angle)
+        if job.cos:
+            rotate(at, dim // 2, job.cos + angle, job.sin + angle)
         if head < job.heads:
             scale_row(at, dim, job.softmax_scale)
     first = number_at(job.slots, row) * 2 * kv_heads

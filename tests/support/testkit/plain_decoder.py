@@ -95,7 +95,10 @@ class PlainDecoder:
             queries = self._norm(queries, f"layers.{index}.q_norm")
             keys = self._norm(keys, f"layers.{index}.k_norm")
         window = config.window(index)
-        cos, sin = (self._rope if window is None else self._local_rope).at(torch.arange(tokens))
+        positions = torch.arange(tokens)
+        if index in config.unrotated_layers:
+            positions = torch.zeros_like(positions)
+        cos, sin = (self._rope if window is None else self._local_rope).at(positions)
         group = config.num_heads // config.num_kv_heads
         queries = rotate(queries, cos, sin) * config.softmax_scale
         keys = rotate(keys, cos, sin).repeat_interleave(group, dim=1)
