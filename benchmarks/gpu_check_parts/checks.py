@@ -51,7 +51,7 @@ MACHINE = Check("machine", "The machine", f"{_PARTS}.check_machine", 75)
 
 CHECKS = (
     Check("kernels", "Kernels and references", f"{_PARTS}.check_kernels", 44, shards=8),
-    Check("engine", "Engine and transformers", f"{_PARTS}.check_engine", 28, shards=6),
+    Check("engine", "Engine and transformers", f"{_PARTS}.check_engine", 28, shards=8),
     Check("times", "Kernels' times", f"{_PARTS}.check_times", 28, (BESIDE_VARLEN, LONG_BANDWIDTH)),
     Check("speed", "Tokens a second", f"{_PARTS}.check_speed", 42, (HALF_BANDWIDTH, MANY)),
     Check("graphs", "Graphs and host time", f"{_PARTS}.check_graphs", 16, (HOST_WORK,)),

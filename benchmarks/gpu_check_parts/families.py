@@ -34,11 +34,27 @@ _LLAMA3 = {
     "high_freq_factor": 4.0,
     "original_max_position_embeddings": 64,
 }
+_GEMMA = {
+    "head_dim": 64,
+    "query_pre_attn_scalar": 40,
+    "sliding_window": WINDOW,
+    "tie_word_embeddings": True,
+}
+_LOCAL_ROPE = {
+    "full_attention": {"rope_type": "linear", "rope_theta": 50_000.0, "factor": 4.0},
+    "sliding_attention": {"rope_type": "default", "rope_theta": 10_000.0},
+}
+_CAPS = {"attn_logit_softcapping": 6.0, "final_logit_softcapping": 5.0}
 FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
     "Qwen3": ("qwen3", {"head_dim": 64, "tie_word_embeddings": True}),
     "Llama 3": ("llama", {"rope_parameters": _LLAMA3, "num_key_value_heads": 1}),
     "Mistral": ("mistral", {"sliding_window": WINDOW, "head_dim": 80}),
     "Qwen2": ("qwen2", {"tie_word_embeddings": True}),
+    "Gemma 3": (
+        "gemma3_text",
+        {**_GEMMA, "sliding_window_pattern": 2, "rope_parameters": _LOCAL_ROPE},
+    ),
+    "Gemma 2": ("gemma2", {**_GEMMA, **_CAPS}),
 }
 
 
@@ -50,6 +66,7 @@ class Family:
 
         transformers.logging.set_verbosity_error()
         model_type, changes = FAMILIES[name]
+        self._norm_offset = 1.0 if model_type.startswith("gemma") else 0.0
         fields = {**_BASE, **changes, "num_hidden_layers": num_layers}
         config = transformers.AutoConfig.for_model(model_type, **fields)
         torch.manual_seed(sum(name.encode()))
@@ -59,7 +76,7 @@ class Family:
                 if parameter_name.endswith("bias"):
                     parameter.normal_(0.0, 0.5)
                 elif "norm" in parameter_name:
-                    parameter.uniform_(0.5, 1.5)
+                    parameter.uniform_(0.5, 1.5).sub_(self._norm_offset)
         self.name = name
         self.model: Any = model.eval().to(device)
         self.config = _read(config)
@@ -68,10 +85,11 @@ class Family:
     def state(self, dtype: torch.dtype) -> dict[str, torch.Tensor]:
         """Return the engine's weights."""
         theirs = self.model.state_dict()
-        return {
-            fused.name: torch.cat([theirs[part.name] for part in fused.parts]).to(dtype)
-            for fused in tensor_layout(self.config)
-        }
+        state = {}
+        for fused in tensor_layout(self.config):
+            whole = torch.cat([theirs[part.name] for part in fused.parts])
+            state[fused.name] = (whole + self._norm_offset * fused.is_norm).to(dtype)
+        return state
 
     def generate(self, prompt: tuple[int, ...], num_tokens: int) -> list[int]:
         """Return what transformers answers, greedily."""
