@@ -15,7 +15,7 @@ from localpaged.engine.team_decoder import select_compiled
 @given(
     seed=st.integers(0, 10_000),
     rows=st.integers(1, 5),
-    vocabulary=st.sampled_from([33, 320, 1_000, 4_097]),
+    vocabulary=st.sampled_from([33, 320, 512, 1_000, 4_097]),
     count=st.sampled_from([1, 7, 31, 128, 2_000]),
     num_masked=st.sampled_from([0, 1, 20, 10_000]),
     steps=st.sampled_from([None, 3]),

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from localpaged_kernels.cpu_step.compiled import compiled
 from localpaged_kernels.cpu_step.llvm_code import LANES
-from localpaged_kernels.cpu_step.row_vectors import exponentials
+from localpaged_kernels.cpu_step.row_vectors import exponential_sum, make_divide
 
 STRETCH = 32
-"""Neighbouring logits whose largest is looked at first."""
+"""Logits whose largest is looked at first; they lie LANES apart."""
+
+GROUP = STRETCH * LANES
+"""Neighbouring logits of LANES stretches."""
+
+_divide = make_divide(STRETCH)
 
 
 def can_select(count: int, vocabulary: int) -> bool:
@@ -28,37 +32,33 @@ def likeliest(logits, temperatures, values, ids, log_sums):
     """
     rows, vocabulary = logits.shape
     count = values.shape[1]
-    stretches = (vocabulary - 1) // STRETCH + 1
-    largest = np.empty(stretches, np.float32)
-    scaled = np.empty(-(-vocabulary // LANES) * LANES, np.float32)
+    whole, groups = vocabulary // GROUP, -(-vocabulary // GROUP)
+    rest = np.full(GROUP, -np.inf, np.float32)
+    largest = np.empty(groups * LANES, np.float32)
+    scaled = np.empty(groups * GROUP, np.float32)
     found = np.empty(vocabulary, np.int64)
-    state = np.empty(2, np.float32)
     for r in range(rows):
-        scaled[vocabulary:] = -np.inf
-        for i in range(vocabulary):
-            scaled[i] = logits[r, i] / temperatures[r]
-        for s in range(stretches):
-            largest[s] = _largest(scaled[s * STRETCH : min((s + 1) * STRETCH, vocabulary)])
+        to, tops = scaled.ctypes.data, largest.ctypes.data
+        if whole > 0:
+            _divide(logits[r].ctypes.data, whole, temperatures[r], to, tops)
+        if whole < groups:
+            rest[: vocabulary - whole * GROUP] = logits[r, whole * GROUP :]
+            to, tops = to + 4 * whole * GROUP, tops + 4 * whole * LANES
+            _divide(rest.ctypes.data, 1, temperatures[r], to, tops)
         # So many stretches have a number of at least this one: so many numbers are.
-        bound = np.partition(largest, stretches - count)[stretches - count]
+        bound = np.partition(largest, len(largest) - count)[len(largest) - count]
         num_found = 0
-        for s in range(stretches):
+        for s in range(len(largest)):
             if largest[s] >= bound:
-                for i in range(s * STRETCH, min((s + 1) * STRETCH, vocabulary)):
+                first = s // LANES * GROUP
+                for i in range(first + s % LANES, min(first + GROUP, vocabulary), LANES):
                     if scaled[i] >= bound:
                         found[num_found] = i
                         num_found += 1
-        order = np.argsort(-scaled[found[:num_found]], kind="mergesort")
+        places = np.sort(found[:num_found])
+        order = np.argsort(-scaled[places], kind="mergesort")
         for k in range(count):
-            ids[r, k] = found[order[k]]
+            ids[r, k] = places[order[k]]
             values[r, k] = scaled[ids[r, k]]
-        exponentials(scaled.ctypes.data, len(scaled) // LANES, state.ctypes.data)
-        log_sums[r] = state[0] + np.float32(np.log(state[1]))
-
-
-@njit(nogil=True, fastmath={"nnan", "nsz"})
-def _largest(numbers):
-    most = np.float32(-np.inf)
-    for number in numbers:
-        most = max(most, number)
-    return most
+        total = exponential_sum(scaled.ctypes.data, len(scaled) // LANES, values[r, 0])
+        log_sums[r] = values[r, 0] + np.float32(np.log(total))

@@ -77,6 +77,59 @@ def exponentials(typing_context: Any, x: Any, vectors: Any, result: Any) -> Any:
     return types.void(*[types.int64] * 3), generate
 
 
+def make_divide(count: int) -> Any:
+    """Return what divides float32 numbers, and tells the largest of each `count` 16 apart.
+
+    divide(x, groups, divisor, out, largest): x and out [groups][count][16], largest [groups][16].
+    """
+
+    @intrinsic
+    def divide(
+        typing_context: Any, x: Any, groups: Any, divisor: Any, out: Any, largest: Any
+    ) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            code = Code(builder)
+            x, groups, divisor, out, largest = args
+            divisor = code.spread(divisor)
+
+            def body(i: Any, _: list[Any]) -> list[Any]:
+                most = all_of(V_F32, float("-inf"))
+                for n in range(count):
+                    place = ((i, 64 * count), (n, 64))
+                    number = builder.fdiv(code.load(V_F32, code.at(x, *place)), divisor)
+                    code.store(number, code.at(out, *place))
+                    most = code.larger(number, most)
+                code.store(most, code.at(largest, (i, 64)))
+                return []
+
+            code.loop(groups, [], body)
+            return context.get_dummy_value()
+
+        kinds = (types.int64, types.int64, types.float32, types.int64, types.int64)
+        return types.void(*kinds), generate
+
+    return divide
+
+
+@intrinsic
+def exponential_sum(typing_context: Any, x: Any, vectors: Any, most: Any) -> Any:
+    """Return the sum of e^(x - most) of 16 · vectors float32 numbers x, none above `most`."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        code = Code(builder)
+        x, vectors, most = args
+        spread = code.spread(most)
+
+        def body(i: Any, total: list[Any]) -> list[Any]:
+            number = code.load(V_F32, code.at(x, (i, 64)))
+            return [builder.fadd(total[0], code.exp(builder.fsub(number, spread)))]
+
+        (total,) = code.loop(vectors, [all_of(V_F32, 0.0)], body)
+        return code.total(total)
+
+    return types.float32(types.int64, types.int64, types.float32), generate
+
+
 @intrinsic
 def cap(typing_context: Any, x: Any, vectors: Any, limit: Any) -> Any:
     """Turn 16 · vectors float32 numbers x into limit · tanh(x / limit)."""
