@@ -158,10 +158,11 @@ def rounding_bytes(config: DecoderConfig) -> int:
     """Return what rounding to 8 bits takes beside the rounded weights, while it lasts.
 
     It is a layer in 16 bits and, one after the other, three times in float32; or the head in 16
-    bits as it was and as it is turned.
+    bits as it was, unless that stays as the embeddings, and as it is turned.
     """
     words = config.vocab_size * config.hidden_size
-    return max((2 + 3 * 4) * _layer_numbers(config), 4 * words)
+    is_kept = config.has_post_norms and config.is_tied
+    return max((2 + 3 * 4) * _layer_numbers(config), (2 if is_kept else 4) * words)
 
 
 def _layer_numbers(config: DecoderConfig) -> int:

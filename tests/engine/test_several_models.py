@@ -253,6 +253,9 @@ def test_rounding_to_eight_bits_is_counted_beside_what_becomes_of_it():
     tied = DecoderConfig("llama", 49_152, 576, 1_536, 30, 9, 3, 64, 8_192, 1e-5, 1e4, is_tied=True)
     words = 49_152 * 576
     assert rounding_bytes(tied) == rounding_bytes(replace(tied, is_tied=False)) == 4 * words
+    as_they_are = replace(tied, has_post_norms=True)  # embeddings, which the head is made of
+    assert rounding_bytes(as_they_are) == 2 * words
+    assert rounding_bytes(replace(as_they_are, is_tied=False)) == 4 * words
     large_layers = replace(tied, intermediate_size=100_000)
     assert rounding_bytes(large_layers) > 4 * words
     assert eight_bit_bytes(tied) == count_parameters(tied) - norms(tied) + 2 * words
