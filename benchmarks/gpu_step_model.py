@@ -41,6 +41,7 @@ OWN_LINEARS = 0.92
 """The share of the bandwidth at which our kernel reads matrices for a row: its last programs do not
 fill all processors."""
 
+PARTS_AT_ONCE = 8
 DRAW_PASSES, PROCESSOR_BYTES = 3, 64
 """A draw is one processor's, reads its logits so many times, and so many bytes of them a cycle."""
 
@@ -49,7 +50,7 @@ LAYERS_OWN, LAYERS_APART = 6, 10
 """Nodes of a layer: with norms and gate in the projections; each apart, parts merged by a second
 launch."""
 
-TRIPS = {"project": 2, "norm": 2, "gate": 2, "write": 3, "attend": 4, "merge": 2}
+TRIPS = {"project": 2, "norm": 2, "gate": 2, "write": 3, "attend": 4, "merge launch": 2}
 """Round trips that a kernel waits for one after the other before it moves much, and at its end."""
 
 BAR_STEP, BAR_ATTENTION = 0.65, 0.8
@@ -88,11 +89,11 @@ PACES = {
     "H200 SXM": Pace(132, 1.755e9, 900e-9, library_linears=0.75),
 }
 LOOPS = {
-    ((8, 9), "bfloat16"): Loop(32, 234, (1083, 1383)),
+    ((8, 9), "bfloat16"): Loop(32, 234, (1091, 1418)),
     ((8, 9), "int8"): Loop(32, 565, (1434, 1829)),
-    ((12, 0), "bfloat16"): Loop(32, 233, (1153, 1521)),
+    ((12, 0), "bfloat16"): Loop(32, 233, (1153, 1520)),
     ((12, 0), "int8"): Loop(32, 544, (1425, 1892)),
-    ((9, 0), "bfloat16"): Loop(64, 363, (1516, 2094)),
+    ((9, 0), "bfloat16"): Loop(64, 363, (1520, 2062)),
     ((9, 0), "int8"): Loop(64, 886, (2064, 2964)),
 }
 PLAIN = Loop(32, 389, (1793, 2225))
@@ -129,7 +130,7 @@ def attention(
     programs = rows * config.num_kv_heads * parts
     places = PROGRAMS_A_PROCESSOR * pace.processors
     moved = rows * config.num_kv_heads * tokens * token_bytes
-    seconds = TRIPS["attend"] * TRIP_S + TRIPS["merge"] * TRIP_S * (parts > 1)
+    seconds = (TRIPS["attend"] + merging_trips(parts)) * TRIP_S
     full, rest = divmod(programs, places)
     for count in [places] * full + [rest] * bool(rest):
         speed = _bytes_per_s(card, pace, loop, token_bytes, count)
@@ -155,6 +156,11 @@ def _bytes_per_s(card: Peak, pace: Pace, loop: Loop, token_bytes: int, programs:
     twice = max(programs - pace.processors, 0)
     once = min(programs, pace.processors) - twice
     return min(once * one + twice * two, card.bytes_per_s * MEASURED)
+
+
+def merging_trips(parts: int) -> int:
+    """Return for how many round trips the last part reads the others, of a group of four heads."""
+    return 0 if parts == 1 else 1 + -(-parts // PARTS_AT_ONCE)
 
 
 def parts_of(card: Peak, config: DecoderConfig, *, rows: int, tokens: int, tile: int) -> int:
@@ -191,11 +197,15 @@ def step(card: Peak, config: DecoderConfig, *, is_fused: bool, tokens: int = 1_0
     """Return what is expected of a step of one sequence."""
     layers = config.num_layers
     kinds = ["project"] * 4 + ["write", "attend"]
-    kinds += ["merge"] if is_fused else ["norm", "norm", "gate", "merge"]
+    kinds += [] if is_fused else ["norm", "norm", "gate", "merge launch"]
     # Before the layers the token is chosen and looked up, behind them logits are made and drawn.
     ends = 13
     nodes = layers * (LAYERS_OWN if is_fused else LAYERS_APART) + ends
-    trips_s = (layers * sum(TRIPS[kind] for kind in kinds) + 2 * ends) * TRIP_S
+    trips = sum(TRIPS[kind] for kind in kinds)
+    if is_fused:
+        tile = LOOPS[card.capability, "bfloat16"].tile
+        trips += merging_trips(parts_of(card, config, rows=1, tokens=tokens, tile=tile))
+    trips_s = (layers * trips + 2 * ends) * TRIP_S
     logits_bytes = config.vocab_size * 4
     draw_s = DRAW_PASSES * logits_bytes / (PROCESSOR_BYTES * PACES[card.name].clock_hz)
     trips_s += draw_s

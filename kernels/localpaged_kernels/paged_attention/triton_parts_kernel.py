@@ -37,7 +37,8 @@ def merge_heads(
     DIM: tl.constexpr, AT_ONCE: tl.constexpr, HAS_SINKS: tl.constexpr,
 ):  # fmt: skip
     # All heads of one KV head together, and of each as many parts at once as registers hold: what
-    # is waited for is memory, so one after the other would take as many times as long.
+    # is waited for is memory, so one after the other would take as many times as long. Parts come
+    # first, so that those of a head and of its numbers are one thread's.
     rows = tl.arange(0, GROUP_ROWS)
     dims = tl.arange(0, DIM)
     is_row = rows < GROUP
@@ -47,8 +48,8 @@ def merge_heads(
     acc = tl.zeros([GROUP_ROWS, DIM], tl.float32)
     for first in tl.range(0, num_parts, AT_ONCE, num_stages=1):
         slots = first + tl.arange(0, AT_ONCE)
-        own = places[:, None] + slots[None, :]
-        mask = is_row[:, None] & (slots < num_parts)[None, :]
+        own = places[None, :] + slots[:, None]
+        mask = is_row[None, :] & (slots < num_parts)[:, None]
         # Other programs wrote these: past the first cache, which does not see other processors.
         tops = tl.load(tops_ptr + own, mask=mask, other=-float("inf"), cache_modifier=".cg")
         sums = tl.load(sums_ptr + own, mask=mask, other=0.0, cache_modifier=".cg")
@@ -58,14 +59,14 @@ def merge_heads(
             cache_modifier=".cg",
         )  # fmt: skip
         is_live = tops > -float("inf")
-        new_top = tl.maximum(top, tl.max(tops, 1))
+        new_top = tl.maximum(top, tl.max(tops, 0))
         base = tl.where(new_top > -float("inf"), new_top, 0.0)
-        shares = tl.where(is_live, tl.exp2(tops - base[:, None]), 0.0)
+        shares = tl.where(is_live, tl.exp2(tops - base[None, :]), 0.0)
         shrink = tl.exp2(top - base)
-        total = total * shrink + tl.sum(tl.where(is_live, sums, 0.0) * shares, 1)
+        total = total * shrink + tl.sum(tl.where(is_live, sums, 0.0) * shares, 0)
         # A part that saw nothing left its sum of V as it was, which may be anything.
         seen = tl.where(is_live[:, :, None], parts, 0.0) * shares[:, :, None]
-        acc = acc * shrink[:, None] + tl.sum(seen, 1)
+        acc = acc * shrink[:, None] + tl.sum(seen, 0)
         top = new_top
     write(
         out_ptr, sinks_ptr, query + rows * 0, first_head + rows, is_row, top, total, acc,
