@@ -39,8 +39,9 @@ class DecoderConfig:
     Llama 3 scaling in this form. `sliding_window` counts the visible tokens, own token included;
     the `full_layers` have none, and where there is a `local_rope_theta` it is that of the others,
     whose frequencies are not scaled; the `unrotated_layers` have no rotations at all. With
-    `has_post_norms` what attention and MLP add is normalised
-    before it is added. Embeddings are multiplied by `embed_scale`, attention's scores by
+    `has_post_norms` what attention and MLP add is normalised before it is added, without
+    `has_pre_norms` what they read is not; with `has_wide_qk_norm` queries and keys are normalised
+    over all heads together. Embeddings are multiplied by `embed_scale`, attention's scores by
     `query_scale`, 1/√head_dim unless told. A softcap c makes c·tanh(x/c) of scores or logits.
     The last norm's weights are multiplied by `last_norm_scale` when they are loaded.
     """
@@ -71,6 +72,8 @@ class DecoderConfig:
     logit_softcap: float | None = None
     unrotated_layers: tuple[int, ...] = ()
     last_norm_scale: float = 1.0
+    has_pre_norms: bool = True
+    has_wide_qk_norm: bool = False
 
     def window(self, layer: int) -> int | None:
         """Return how many tokens a layer sees, the own one included; None for all."""

@@ -38,6 +38,8 @@ PROJECTIONS = ("qkv.weight", "o.weight", "gate_up.weight", "down.weight", "head.
 
 def can_be_eight_bit(config: DecoderConfig) -> bool:
     """Whether this processor adds products of 8-bit numbers fast, and the model allows it."""
+    if not config.has_pre_norms or config.has_wide_qk_norm:
+        return False  # steps that are compiled normalise what is read, and heads one by one
     widths = (config.hidden_size, config.intermediate_size, config.head_dim)
     blocks = [_block_of(width) for width in widths]
     return has_team_steps() and min(blocks) >= SMALLEST_BLOCK

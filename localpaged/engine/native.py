@@ -6,7 +6,8 @@ State dict, all of one dtype; D = head_dim, H = heads, G = KV heads:
   layers.i.attn_post_norm.weight, layers.i.mlp_post_norm.weight [hidden] if the family normalises
     what attention and MLP give before it is added
   layers.i.qkv.weight [(H + 2G)·D, hidden] (q, k, v), layers.i.qkv.bias if the family has one
-  layers.i.q_norm.weight, layers.i.k_norm.weight [D] if the family has them
+  layers.i.q_norm.weight, layers.i.k_norm.weight [D] if the family has them, [H·D] and [G·D] if it
+    normalises all heads together
   layers.i.o.weight [hidden, H·D]
   layers.i.gate_up.weight [2·intermediate, hidden], layers.i.down.weight [hidden, intermediate]
   rope_factors [D/2] float32, optional
@@ -111,8 +112,8 @@ class _Layer:
         self.window = config.window(index)
         self.mlp_post_norm = state.get(prefix + "mlp_post_norm.weight")
         self._attn_post_norm = state.get(prefix + "attn_post_norm.weight")
-        self._attn_norm = state[prefix + "attn_norm.weight"]
-        self._mlp_norm = state[prefix + "mlp_norm.weight"]
+        self._attn_norm = state.get(prefix + "attn_norm.weight")
+        self._mlp_norm = state.get(prefix + "mlp_norm.weight")
         self._q_norm = state.get(prefix + "q_norm.weight")
         self._k_norm = state.get(prefix + "k_norm.weight")
         self._qkv = make_linear(state, prefix + "qkv")
@@ -120,7 +121,11 @@ class _Layer:
         self._gate_up = make_linear(state, prefix + "gate_up")
         self._down = make_linear(state, prefix + "down")
         self._few_rows = None
-        if self.mlp_post_norm is None and self._attn_post_norm is None:
+        if (
+            self.mlp_post_norm is None
+            and self._attn_norm is not None
+            and self._mlp_norm is not None
+        ):
             self._few_rows = few_rows_of(
                 operators,
                 (self._qkv, self._o, self._gate_up, self._down),
@@ -146,30 +151,44 @@ class _Layer:
             return self._few_rows.forward(
                 added, hidden, lambda qkv: self._attend(qkv, batch, kv, angles)
             )
-        operators, eps = self._operators, self._config.rms_norm_eps
-        if added is None:
-            normed = operators.rms_norm(hidden, self._attn_norm, eps=eps)
-        else:
-            normed, hidden = operators.add_rms_norm(
-                added, hidden, self._attn_norm, eps=eps, x_weight=post_norm
-            )
+        normed, hidden = self._sum(added, hidden, self._attn_norm, post_norm)
         attended = self._o(self._attend(self._qkv(normed), batch, kv, angles))
-        normed, hidden = operators.add_rms_norm(
-            attended, hidden, self._mlp_norm, eps=eps, x_weight=self._attn_post_norm
-        )
-        gated = operators.gate(self._gate_up(normed), self._config.activation)
+        normed, hidden = self._sum(attended, hidden, self._mlp_norm, self._attn_post_norm)
+        gated = self._operators.gate(self._gate_up(normed), self._config.activation)
         return self._down(gated), hidden
+
+    def _sum(
+        self,
+        added: torch.Tensor | None,
+        hidden: torch.Tensor,
+        weight: torch.Tensor | None,
+        post_norm: torch.Tensor | None,
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return what is read next, normalised where there is a weight, and the hidden states."""
+        operators, eps = self._operators, self._config.rms_norm_eps
+        if weight is not None:
+            if added is None:
+                return operators.rms_norm(hidden, weight, eps=eps), hidden
+            return operators.add_rms_norm(added, hidden, weight, eps=eps, x_weight=post_norm)
+        if added is not None:
+            if post_norm is not None:
+                added = operators.rms_norm(added, post_norm, eps=eps)
+            hidden = hidden + added
+        return hidden, hidden
 
     def _attend(self, qkv: torch.Tensor, batch: Batch, kv: LayerKV, angles: Angles) -> torch.Tensor:
         config = self._config
+        q_norm, k_norm = self._q_norm, self._k_norm
+        if config.has_wide_qk_norm:
+            qkv, q_norm, k_norm = self._widely_normed(qkv), None, None
         queries = self._operators.rope_and_write(
             qkv.view(-1, config.num_heads + 2 * config.num_kv_heads, config.head_dim),
             kv.numbers,
             batch.slots,
             angles,
             scales=kv.scales,
-            q_norm=self._q_norm,
-            k_norm=self._k_norm,
+            q_norm=q_norm,
+            k_norm=k_norm,
             eps=config.rms_norm_eps,
         )
         out = self._operators.attend(
@@ -182,3 +201,12 @@ class _Layer:
             softcap=config.attention_softcap,
         )
         return out.flatten(1)
+
+    def _widely_normed(self, qkv: torch.Tensor) -> torch.Tensor:
+        """Return queries, keys and values, those of all heads normalised together."""
+        assert self._q_norm is not None and self._k_norm is not None
+        eps, q, k = self._config.rms_norm_eps, len(self._q_norm), len(self._k_norm)
+        queries, keys, values = qkv.split((q, k, qkv.shape[1] - q - k), dim=1)
+        queries = self._operators.rms_norm(queries, self._q_norm, eps=eps)
+        keys = self._operators.rms_norm(keys, self._k_norm, eps=eps)
+        return torch.cat((queries, keys, values), dim=1)

@@ -15,6 +15,7 @@ FOLDER_TYPES: Mapping[str, str] = {
     "gemma3_text": "gemma3",
     "granite": "granite",
     "smollm3": "smollm3",
+    "olmo2": "olmo2",
 }
 """A `DecoderConfig.architecture` by the `model_type` of a config.json; gemma3 is the model that
 sees pictures, too, of which the part that reads and writes text runs."""
@@ -28,7 +29,7 @@ INTERLEAVED = ("llama", "granite", "smollm3")
 """Architectures in whose GGUF files the rows of rotated heads come in pairs, not in halves."""
 
 GEMMAS = ("gemma", "gemma2", "gemma3")
-POST_NORMED = ("gemma2", "gemma3")
+POST_NORMED = ("gemma2", "gemma3", "olmo2")
 """What attention and MLP give is normalised before it is added."""
 
 TITLES: Mapping[str, str] = {
@@ -41,6 +42,7 @@ TITLES: Mapping[str, str] = {
     "gemma3": "Gemma 3",
     "granite": "Granite 3",
     "smollm3": "SmolLM3",
+    "olmo2": "OLMo 2",
 }
 """How people call them."""
 

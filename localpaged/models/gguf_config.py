@@ -82,6 +82,8 @@ def gguf_decoder_config(header: GgufHeader) -> DecoderConfig:
         attention_softcap=attention_softcap,
         logit_softcap=logit_softcap,
         unrotated_layers=unrotated_layers_of(fields, num_layers),
+        has_pre_norms=architecture != "olmo2",
+        has_wide_qk_norm=architecture == "olmo2",
     )
     return _with_multipliers(fields, config) if architecture == "granite" else config
 
@@ -169,7 +171,7 @@ def _check_features(fields: GgufFields) -> None:
     refused = ["attention.clamp_kqv"]
     if fields.architecture != "granite":
         refused += ["logit_scale", "attention.scale"]
-    if fields.architecture not in POST_NORMED:
+    if fields.architecture not in ("gemma2", "gemma3"):
         refused.append("final_logit_softcapping")
     if fields.architecture != "gemma2":
         refused.append("attn_logit_softcapping")

@@ -70,6 +70,8 @@ PRE_TOKENIZERS = {
     "llama-bpe": _LLAMA_BPE,
     "llama3": _LLAMA_BPE,
     "llama-v3": _LLAMA_BPE,
+    "dbrx": PreTokenizer(_LLAMA3),
+    "olmo": _GPT2,
     "qwen2": _QWEN,
     "deepseek-r1-qwen": _QWEN,
     "tekken": PreTokenizer(_TEKKEN, ignores_merges=True, adds_bos=True),

@@ -160,13 +160,17 @@ def _layer(config: DecoderConfig, target: str, source: str) -> list[FusedTensor]
             ),
         )
 
-    layer = [_single(target + "attn_norm.weight", source + "input_layernorm.weight", (hidden,))]
-    layer.append(qkv("weight", hidden))
+    layer = [qkv("weight", hidden)]
+    if config.has_pre_norms:
+        layer.insert(
+            0, _single(target + "attn_norm.weight", source + "input_layernorm.weight", (hidden,))
+        )
     if config.has_qkv_bias:
         layer.append(qkv("bias"))
     if config.has_qk_norm:
-        layer.append(_single(target + "q_norm.weight", attention + "q_norm.weight", (dim,)))
-        layer.append(_single(target + "k_norm.weight", attention + "k_norm.weight", (dim,)))
+        widths = (q, kv) if config.has_wide_qk_norm else (dim, dim)
+        layer.append(_single(target + "q_norm.weight", attention + "q_norm.weight", widths[:1]))
+        layer.append(_single(target + "k_norm.weight", attention + "k_norm.weight", widths[1:]))
     gate_up = tuple(
         SourceTensor(f"{mlp}{name}_proj.weight", (inter, hidden)) for name in ("gate", "up")
     )
@@ -175,7 +179,7 @@ def _layer(config: DecoderConfig, target: str, source: str) -> list[FusedTensor]
         *layer,
         _single(target + "o.weight", attention + "o_proj.weight", (hidden, q)),
         *behind_attention,
-        before_mlp,
+        *before_mlp,
         FusedTensor(target + "gate_up.weight", gate_up),
         _single(target + "down.weight", mlp + "down_proj.weight", (hidden, inter)),
         *behind_mlp,
@@ -184,7 +188,7 @@ def _layer(config: DecoderConfig, target: str, source: str) -> list[FusedTensor]
 
 def _norms(
     config: DecoderConfig, target: str, source: str
-) -> tuple[FusedTensor, list[FusedTensor], list[FusedTensor]]:
+) -> tuple[list[FusedTensor], list[FusedTensor], list[FusedTensor]]:
     """Return the norms before the MLP, behind attention and behind the MLP.
 
     Where there are no others, the first one is named after what is before it.
@@ -195,9 +199,9 @@ def _norms(
 
     shape = (config.hidden_size,)
     if not config.has_post_norms:
-        return norm("mlp_norm", "post_attention_layernorm"), [], []
+        return [norm("mlp_norm", "post_attention_layernorm")], [], []
     return (
-        norm("mlp_norm", "pre_feedforward_layernorm"),
+        [norm("mlp_norm", "pre_feedforward_layernorm")] if config.has_pre_norms else [],
         [norm("attn_post_norm", "post_attention_layernorm")],
         [norm("mlp_post_norm", "post_feedforward_layernorm")],
     )

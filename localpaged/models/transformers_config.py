@@ -56,7 +56,7 @@ def transformers_decoder_config(folder: Path) -> DecoderConfig:
         rope_theta=theta,
         rope_scaling=scaling,
         has_qkv_bias=family == "qwen2",
-        has_qk_norm=family in ("qwen3", "gemma3"),
+        has_qk_norm=family in ("qwen3", "gemma3", "olmo2"),
         is_tied=bool(whole.tie_word_embeddings),
         sliding_window=window,
         full_layers=full_layers,
@@ -68,6 +68,8 @@ def transformers_decoder_config(folder: Path) -> DecoderConfig:
         attention_softcap=_softcap(folder, config, "attn_logit_softcapping"),
         logit_softcap=_softcap(folder, config, "final_logit_softcapping"),
         unrotated_layers=_unrotated(config),
+        has_pre_norms=family != "olmo2",
+        has_wide_qk_norm=family == "olmo2",
     )
     return _with_multipliers(folder, config, decoder) if family == "granite" else decoder
 

@@ -50,7 +50,7 @@ def generate(folder, prompt, num_tokens):
     return output[0, len(prompt) :].tolist()
 
 
-@pytest.mark.parametrize("family", [*FAMILIES, "smollm3"])
+@pytest.mark.parametrize("family", [*FAMILIES, "smollm3", "olmo2"])
 def test_every_family_cold_in_chunks_and_after_full_and_partial_hits(tmp_path, family):
     # The window is one that a chunk, a hit and a decode go beyond.
     special = {family: {"sliding_window": 18} for family in ("mistral", "gemma2", "gemma3")}

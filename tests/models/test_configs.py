@@ -208,6 +208,8 @@ def test_a_gguf_file_says_the_same_as_the_folder(tmp_path: Path, family: str):
         "attention_softcap",
         "logit_softcap",
         "last_norm_scale",
+        "has_pre_norms",
+        "has_wide_qk_norm",
         "unrotated_layers",
     ]:
         expected = getattr(folder, name)

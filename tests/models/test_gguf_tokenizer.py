@@ -155,7 +155,7 @@ def test_pre_tokenizers_cut_as_transformers_does(name: str, text: str):
     if name in GGUF_PRE_TOKENIZER_SPLITS:
         split = pre_tokenizers.Split(Regex(GGUF_PRE_TOKENIZER_SPLITS[name]), behavior="isolated")
         steps = [split, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)]
-    elif name in ("smollm", "starcoder"):
+    elif name in ("smollm", "starcoder", "refact"):
         steps.insert(0, pre_tokenizers.Digits(individual_digits=True))
     reference = pre_tokenizers.Sequence(steps)
 

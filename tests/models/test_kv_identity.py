@@ -70,6 +70,8 @@ def test_every_way_to_compute_has_its_own(opened, change):
         {"attention_softcap": 50.0},
         {"logit_softcap": 30.0},
         {"unrotated_layers": (0,)},
+        {"has_pre_norms": False},
+        {"has_wide_qk_norm": True},
     ],
     ids=str,
 )

@@ -1,4 +1,4 @@
-"""Families that are Llama's shape but for a number or a switch: Gemma, Granite 3, SmolLM3."""
+"""Families of Llama's shape but for a number or a switch: Gemma, Granite 3, SmolLM3, OLMo 2."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from localpaged.models.gguf_file import read_gguf_header
 from localpaged.models.open_model import open_model
 from localpaged.models.transformers_config import transformers_decoder_config
 from testkit.gguf_files import save_tiny_gguf
-from testkit.tiny_model import build_config, save_tiny_model
+from testkit.tiny_model import MORE_FAMILIES, build_config, save_tiny_model
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -83,7 +83,21 @@ def test_the_first_gemma_has_neither_windows_nor_norms_behind(tmp_path: Path):
     assert config.sliding_window is None
 
 
-@pytest.mark.parametrize("family", ["gemma", "granite", "smollm3"])
+def test_olmo_normalises_what_is_added_alone_and_queries_over_all_heads(tmp_path: Path):
+    config = folder_config(tmp_path, "olmo2")
+
+    assert (config.has_pre_norms, config.has_post_norms) == (False, True)
+    assert config.has_qk_norm and config.has_wide_qk_norm
+
+
+def test_windows_and_other_scaling_of_later_olmos_are_refused(tmp_path: Path):
+    with pytest.raises(UnsupportedModel, match="olmo2 with a sliding window"):
+        file_config(tmp_path, "olmo2", attention__sliding_window=24)
+    with pytest.raises(UnsupportedModel, match="architecture olmo3"):
+        folder_config(tmp_path / "later", "olmo2", model_type="olmo3")
+
+
+@pytest.mark.parametrize("family", MORE_FAMILIES)
 def test_a_record_keeps_what_a_config_says(tmp_path: Path, family: str):
     folder = save_tiny_model(tmp_path / family, family)
     first, again = open_model(folder), open_model(folder)

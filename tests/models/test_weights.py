@@ -31,7 +31,8 @@ def expected_state(family: str, config: DecoderConfig) -> State:
     state = {"embed.weight": source["model.embed_tokens.weight"]}
     for i in range(config.num_layers):
         ours, theirs = f"layers.{i}.", f"model.layers.{i}."
-        state[ours + "attn_norm.weight"] = source[theirs + "input_layernorm.weight"]
+        if config.has_pre_norms:
+            state[ours + "attn_norm.weight"] = source[theirs + "input_layernorm.weight"]
         for end in ("weight", "bias") if config.has_qkv_bias else ("weight",):
             parts = [source[f"{theirs}self_attn.{name}_proj.{end}"] for name in "qkv"]
             state[f"{ours}qkv.{end}"] = torch.cat(parts)
@@ -42,7 +43,9 @@ def expected_state(family: str, config: DecoderConfig) -> State:
         behind = source[theirs + "post_attention_layernorm.weight"]
         if config.has_post_norms:
             state[ours + "attn_post_norm.weight"] = behind
-            state[ours + "mlp_norm.weight"] = source[theirs + "pre_feedforward_layernorm.weight"]
+            if config.has_pre_norms:
+                before = source[theirs + "pre_feedforward_layernorm.weight"]
+                state[ours + "mlp_norm.weight"] = before
             last = source[theirs + "post_feedforward_layernorm.weight"]
             state[ours + "mlp_post_norm.weight"] = last
         else:

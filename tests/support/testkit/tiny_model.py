@@ -22,7 +22,7 @@ FAMILIES: tuple[str, ...] = (
     "gemma2",
     "gemma3",
 )
-MORE_FAMILIES: tuple[str, ...] = ("gemma", "granite", "smollm3")
+MORE_FAMILIES: tuple[str, ...] = ("gemma", "granite", "smollm3", "olmo2")
 """Those of which nothing is new but a number or a switch."""
 
 VOCAB_SIZE = 320
@@ -94,6 +94,7 @@ _FAMILY: dict[str, tuple[str, dict[str, Any]]] = {
     "gemma": ("gemma", {"hidden_size": 96, "head_dim": 32, "tie_word_embeddings": True}),
     "granite": ("granite", _MULTIPLIERS),
     # Of each four layers the last one rotates nothing.
+    "olmo2": ("olmo2", {}),
     "smollm3": ("smollm3", {"tie_word_embeddings": True, "num_hidden_layers": 4}),
 }
 _TRAINING_TEXT = (
