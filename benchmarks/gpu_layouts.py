@@ -5,7 +5,9 @@
 
 The rule (`triton_shape.shape_of`, `triton_launches.splits_for`) was made without a card. This tells
 what another tile, more warps, more stages or more parts would take, and whether the results agree;
-and the same of the projection of one row (`few_rows.triton_impl.ON_CARDS`).
+and the same of the projection of one row (`few_rows.triton_impl.ON_CARDS`). At last it times a
+chain of such projections, of which each waits for the one before: started one by one, as a graph,
+and as a graph whose nodes begin while others end (`triton_operators(is_chained=True)`).
 """
 
 from __future__ import annotations
@@ -41,6 +43,8 @@ MATRICES = {"gate and up": (2_560, 9_728, "silu"), "down": (9_728, 2_560, None)}
 
 FEW_SHARE = 0.2
 """Of the time."""
+
+CHAIN_LENGTH, CHAIN_WIDTH = 24, 2_560
 
 TOLERANCE = 2e-2
 SPEND_S = 0.04
@@ -80,6 +84,7 @@ def main() -> int:
     works: list[tuple[str, Tries]] = [
         (f"a row, {name}", partial(_few_rows, bench, *matrix)) for name, matrix in MATRICES.items()
     ]
+    works += [("a chain of projections", partial(_chain, bench))]
     shares = [FEW_SHARE / len(works)] * len(works)
     works += [(title, partial(_lines, bench, work)) for title, work in _works(bench)]
     shares += [(1 - FEW_SHARE) / (len(works) - len(shares))] * (len(works) - len(shares))
@@ -125,6 +130,53 @@ def _few_rows(
         error = share_of_tolerance(out, right, absolute=off, relative=off)
         told = f"{layout.outputs} outputs, {layout.stretch} inputs, {layout.stages} stages"
         yield Line(told, times.median * 1e6, weight.nbytes / times.median / per_s, error, is_rule)
+
+
+def _chain(bench: Bench, per_s: float, deadline_s: float) -> Iterator[Line]:
+    """Yield a chain of projections started in three ways; a CPU knows the first alone."""
+    import torch
+
+    from gpu_check_parts.comparing import share_of_tolerance
+    from localpaged_kernels.few_rows.triton_impl import plan
+
+    del deadline_s  # it is soon over
+    length, width = bench.pick((CHAIN_LENGTH, CHAIN_WIDTH), (3, 64))
+    make = partial(torch.randn, dtype=torch.bfloat16, device=bench.device)
+    rows, norm = [make(1, width) for _ in range(length + 1)], make(width).abs()
+    weights = [make(width, width) * width**-0.5 for _ in range(length)]
+    launches = [
+        plan(out, x, x, weight, norm=norm, eps=1e-6)
+        for x, out, weight in zip(rows, rows[1:], weights, strict=False)
+    ]
+    moved, right = sum(weight.nbytes for weight in weights), None
+    for way in ("as a graph", "as a graph, chained", "one by one"):
+        is_card = bench.device.type == "cuda"
+        some = [one.chained() for one in launches] if is_card and "chained" in way else launches
+        run: Callable[[], None] = partial(_run_all, some)
+        if is_card and "graph" in way:
+            run = _recorded(run)
+        rows[-1].fill_(float("nan"))
+        times = bench.watch.kernel(run, spend_s=SPEND_S)
+        is_rule, right = right is None, rows[-1].clone() if right is None else right
+        error = share_of_tolerance(rows[-1], right, absolute=TOLERANCE, relative=TOLERANCE)
+        yield Line(way, times.median * 1e6, moved / times.median / per_s, error, is_rule)
+
+
+def _run_all(launches: Sequence[Launch]) -> None:
+    """Start all of them."""
+    for launch in launches:
+        launch.run()
+
+
+def _recorded(work: Callable[[], None]) -> Callable[[], None]:
+    import torch
+
+    work()  # compiled before it is recorded
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        work()
+    return graph.replay
 
 
 def _works(bench: Bench) -> list[tuple[str, Work]]:

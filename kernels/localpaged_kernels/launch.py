@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from localpaged_kernels.starting import Starter
@@ -24,7 +24,8 @@ class Launch:
     `args` are its run-time arguments by name (tensors, numbers, None), `constants` those it is
     compiled for. What is compiled ahead of time is therefore exactly what runs. `is_unspilled`
     gives a thread all registers that it may have: by itself the compiler spills a few of them to
-    memory where one more program would fit on a processor then.
+    memory where one more program would fit on a processor then. One that `is_chained` begins while
+    the launch in front of it ends, and waits for that itself (compute capability 9.0 and newer).
     """
 
     kernel: Any
@@ -34,6 +35,7 @@ class Launch:
     num_warps: int = 4
     num_stages: int = 2
     is_unspilled: bool = False
+    is_chained: bool = False
 
     @property
     def options(self) -> Mapping[str, Any]:
@@ -43,7 +45,13 @@ class Launch:
             "num_stages": self.num_stages,
             "enable_fp_fusion": True,
             "maxnreg": most_registers(self.num_warps) if self.is_unspilled else None,
+            **({"launch_pdl": True} if self.is_chained else {}),
         }
+
+    def chained(self) -> Launch:
+        """Return the launch of a kernel that has IS_CHAINED, chained to the one in front of it."""
+        assert "IS_CHAINED" in self.constants
+        return replace(self, constants={**self.constants, "IS_CHAINED": True}, is_chained=True)
 
     def run(self) -> None:
         """Start the kernel on the current stream; an empty grid starts nothing."""

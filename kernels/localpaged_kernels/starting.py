@@ -53,7 +53,7 @@ class Starter:
 
     def _key(self, launch: Launch, values: Sequence[Any]) -> Hashable:
         device = getattr(values[0], "device", None)
-        layout = launch.num_warps, launch.num_stages, launch.is_unspilled
+        layout = launch.num_warps, launch.num_stages, launch.is_unspilled, launch.is_chained
         looks = [look(value) for look, value in zip(self._looks, values, strict=True)]
         return device, layout, tuple(looks)
 

@@ -189,11 +189,12 @@ def torch_operators() -> Operators:
     )
 
 
-def triton_operators(*, is_last_merging: bool = True) -> Operators:
+def triton_operators(*, is_last_merging: bool = True, is_chained: bool = False) -> Operators:
     """Return the operators of a GPU, each a kernel's launch or a few.
 
     With `is_last_merging` the last part of a decode to be ready puts the parts together, in place
-    of a second launch. Triton is imported when the first of them is called.
+    of a second launch. Launches that are chained begin while the ones in front of them end, which
+    nobody has measured yet. Triton is imported when the first of them is called.
     """
     from localpaged_kernels.few_rows import triton_impl as few_rows
     from localpaged_kernels.gated.triton_impl import gated
@@ -225,6 +226,7 @@ def triton_operators(*, is_last_merging: bool = True) -> Operators:
             q_norm=q_norm,
             k_norm=k_norm,
             eps=eps,
+            is_chained=is_chained,
         )
 
     def gather(kv: torch.Tensor, sources: torch.Tensor) -> torch.Tensor:
@@ -234,7 +236,9 @@ def triton_operators(*, is_last_merging: bool = True) -> Operators:
 
     return Operators(
         name="triton",
-        attend=partial(attention.paged_attention, is_last_merging=is_last_merging),
+        attend=partial(
+            attention.paged_attention, is_last_merging=is_last_merging, is_chained=is_chained
+        ),
         angles=lambda rope, positions: Angles(rope.cos, rope.sin, positions),
         rope_and_write=write,
         add_rms_norm=add_rms_norm,
@@ -246,7 +250,7 @@ def triton_operators(*, is_last_merging: bool = True) -> Operators:
             kv, targets, piece.transpose(0, 1)
         ),
         rope_dtype=torch.float32,
-        project_few=few_rows.project,
+        project_few=partial(few_rows.project, is_chained=is_chained),
         most_few=few_rows.MOST_ROWS,
     )
 

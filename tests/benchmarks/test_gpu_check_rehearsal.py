@@ -83,7 +83,7 @@ def test_layouts_are_tried_beside_the_rules_own_and_agree(tmp_path):
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("REHEARSAL")
     works = json.loads(out.read_text())["works"]
-    assert len(works) == 6
+    assert len(works) == 7
     for lines in works.values():
         assert [line["is_rule"] for line in lines].count(True) == 1
         assert len(lines) > 2

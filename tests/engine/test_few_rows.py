@@ -64,6 +64,18 @@ def test_norms_and_gate_of_few_rows_are_no_launches_of_their_own(
     assert launched == a_layer * 2
 
 
+@pytest.mark.parametrize("is_chained", [False, True])
+def test_launches_begin_while_others_end_only_where_that_is_asked_for(
+    tmp_path, monkeypatch, is_chained
+):
+    chained = []
+    monkeypatch.setattr(Launch, "run", lambda launch: chained.append(launch.is_chained))
+    save_tiny_model(tmp_path, "qwen3", num_hidden_layers=2)
+    decoder, _ = load_decoder(tmp_path, operators=triton_operators(is_chained=is_chained))
+    step(decoder, 1)
+    assert chained == [is_chained] * len(FEW) * 2
+
+
 @pytest.mark.parametrize("family", ["llama", "qwen2", "qwen3", "gemma2"])
 @pytest.mark.parametrize("num_rows", [1, 2])
 def test_few_rows_become_what_torch_makes_of_them(tmp_path, family, num_rows):

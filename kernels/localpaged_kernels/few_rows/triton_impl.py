@@ -42,12 +42,14 @@ def project(
     norm: torch.Tensor | None = None,
     eps: float = 0.0,
     gate: Gate | None = None,
+    is_chained: bool = False,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Do what `reference.project` does for `MOST_ROWS` or fewer; same arguments, same result."""
     outputs = weight.shape[0] // (1 if gate is None else 2)
     out = x.new_empty(x.shape[0], outputs)
     total = x if residual is None else x.new_empty(x.shape)
-    plan(out, total, x, weight, bias, residual=residual, norm=norm, eps=eps, gate=gate).run()
+    launch = plan(out, total, x, weight, bias, residual=residual, norm=norm, eps=eps, gate=gate)
+    (launch.chained() if is_chained else launch).run()
     return out, total
 
 
@@ -99,6 +101,7 @@ def plan(
             "HAS_NORM": norm is not None,
             "HAS_BIAS": bias is not None,
             "GATE": gate,
+            "IS_CHAINED": False,
         },
         is_unspilled=True,
     )

@@ -7,6 +7,7 @@ is taken off at the end, and rows are read once.
 
 import triton
 import triton.language as tl
+from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 from localpaged_kernels.gated.triton_kernel import open_gate
 
@@ -63,8 +64,12 @@ def project(
     eps, outputs, x_stride, residual_stride, weight_stride,
     WIDTH: tl.constexpr, NUM_ROWS: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
     STAGES: tl.constexpr, HAS_RESIDUAL: tl.constexpr, HAS_NORM: tl.constexpr,
-    HAS_BIAS: tl.constexpr, GATE: tl.constexpr,
+    HAS_BIAS: tl.constexpr, GATE: tl.constexpr, IS_CHAINED: tl.constexpr,
 ):  # fmt: skip
+    if IS_CHAINED:
+        # The next launch may take its places; what this one reads must be there.
+        gdc_launch_dependents()
+        gdc_wait()
     block = tl.program_id(0)
     outs = block * BLOCK_N + tl.arange(0, BLOCK_N)
     is_out = outs < outputs

@@ -33,6 +33,7 @@ def paged_attention(
     softcap: float | None = None,
     sinks: torch.Tensor | None = None,
     is_last_merging: bool = False,
+    is_chained: bool = False,
 ) -> torch.Tensor:
     """Do what `reference.paged_attention` does; same arguments, same result."""
     out = queries.new_empty(queries.shape)
@@ -46,7 +47,8 @@ def paged_attention(
         else:
             launches = plan(out, queries, kv, rows, terms, arrivals=arrivals)
         for launch in launches:
-            launch.run()
+            can_be = is_chained and "IS_CHAINED" in launch.constants
+            (launch.chained() if can_be else launch).run()
     return out
 
 

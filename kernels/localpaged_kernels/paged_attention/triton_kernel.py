@@ -7,6 +7,7 @@ read behind a sequence's end, and every address is 64 bits wide.
 
 import triton
 import triton.language as tl
+from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 from localpaged_kernels.paged_attention.triton_parts_kernel import LOG2_E, merge_heads, write
 
@@ -75,8 +76,12 @@ def attend(
     IS_BALANCED: tl.constexpr, IS_SHARED: tl.constexpr, IS_WHOLE: tl.constexpr,
     IS_LAST_MERGING: tl.constexpr, HAS_SKIPS: tl.constexpr, HAS_WINDOW: tl.constexpr,
     HAS_SOFTCAP: tl.constexpr, HAS_SINKS: tl.constexpr, HAS_SCALES: tl.constexpr,
-    IS_SOFT_FP8: tl.constexpr, IS_INTERPRETED: tl.constexpr,
+    IS_SOFT_FP8: tl.constexpr, IS_INTERPRETED: tl.constexpr, IS_CHAINED: tl.constexpr,
 ):  # fmt: skip
+    if IS_CHAINED:
+        # The next launch may take its places; what this one reads must be there.
+        gdc_launch_dependents()
+        gdc_wait()
     block = tl.program_id(0)
     kv_head = tl.program_id(1)
     split = tl.program_id(2)

@@ -243,6 +243,7 @@ def attend_launch(
         "HAS_SCALES": kv_scales is not None,
         "IS_SOFT_FP8": is_soft_fp8,
         "IS_INTERPRETED": queries.device.type == "cpu",
+        "IS_CHAINED": False,
     }
     return Launch(
         attend, grid, args, constants, shape.num_warps, shape.num_stages, is_unspilled=True

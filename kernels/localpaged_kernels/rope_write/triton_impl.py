@@ -23,12 +23,13 @@ def rope_write(
     q_norm: torch.Tensor | None = None,
     k_norm: torch.Tensor | None = None,
     eps: float = 0.0,
+    is_chained: bool = False,
 ) -> torch.Tensor:
     """Do what `reference.rope_write` does; same arguments, same result."""
     check(qkv, kv, scales, q_norm, k_norm)
     heads = qkv.shape[1] - 2 * kv.shape[3]
     out = qkv.new_empty(qkv.shape[0], heads, qkv.shape[2])
-    plan(
+    launch = plan(
         out,
         qkv,
         kv,
@@ -40,7 +41,8 @@ def rope_write(
         q_norm=q_norm,
         k_norm=k_norm,
         eps=eps,
-    ).run()
+    )
+    (launch.chained() if is_chained else launch).run()
     return out
 
 
@@ -100,6 +102,7 @@ def plan(
             "HAS_NORM": q_norm is not None,
             "HAS_SCALES": scales is not None,
             "IS_FP8": is_fp8,
+            "IS_CHAINED": False,
         },
         num_warps=1 if head_dim <= 128 else 2,
     )

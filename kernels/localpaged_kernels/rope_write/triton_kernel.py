@@ -2,6 +2,7 @@
 
 import triton
 import triton.language as tl
+from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 ROUNDER: tl.constexpr = tl.constexpr(12582912.0)
 """1.5 · 2^23: added and taken off again it leaves the nearest whole number, even ones first."""
@@ -27,8 +28,12 @@ def rope_write(
     scale_block_stride, scale_token_stride, scale_side_stride,
     HEADS: tl.constexpr, KV_HEADS: tl.constexpr, HEAD_DIM: tl.constexpr, DIM: tl.constexpr,
     BLOCK_SIZE: tl.constexpr, BLOCK_H: tl.constexpr, HAS_NORM: tl.constexpr,
-    HAS_SCALES: tl.constexpr, IS_FP8: tl.constexpr,
+    HAS_SCALES: tl.constexpr, IS_FP8: tl.constexpr, IS_CHAINED: tl.constexpr,
 ):  # fmt: skip
+    if IS_CHAINED:
+        # The next launch may take its places; what this one reads must be there.
+        gdc_launch_dependents()
+        gdc_wait()
     token = tl.program_id(0).to(tl.int64)
     heads = tl.program_id(1) * BLOCK_H + tl.arange(0, BLOCK_H)
     dims = tl.arange(0, DIM)

@@ -18,6 +18,7 @@ from triton.backends.compiler import GPUTarget
 from triton.runtime import driver
 
 from localpaged_kernels.card import Card
+from localpaged_kernels.few_rows import triton_impl as few_rows
 from localpaged_kernels.gated import triton_impl as gates
 from localpaged_kernels.kv_cache import triton_impl as blocks
 from localpaged_kernels.launch import Launch
@@ -69,6 +70,10 @@ def launches() -> Iterator[Launch]:
                 yield norms.plan(
                     torch.empty_like(wide), torch.empty_like(wide), wide, residual, weight, eps=1.0
                 )
+            if rows == 1 and hidden > 1:
+                for norm in (None, wide[0]):
+                    launch = row_of(wide, norm=norm)
+                    yield from (launch, launch.chained())
             if hidden > 1:
                 half = wide[:, : hidden // 2].contiguous()
                 yield gates.plan(half, wide, "silu" if hidden == 64 else "gelu")
@@ -79,6 +84,12 @@ def launches() -> Iterator[Launch]:
         far = {"source_block_stride": 2**31 if words == 16 else 2**31 + 1}
         yield replace(launch, args={**launch.args, **far}) if is_far else launch
         yield blocks.plan(pool, pool, target_ids=ids.to(torch.int32))
+
+
+def row_of(x: torch.Tensor, *, norm: torch.Tensor | None) -> Launch:
+    """Return the launch that projects a row."""
+    weight = torch.zeros(16, x.shape[1], dtype=x.dtype)
+    return few_rows.plan(torch.zeros(1, 16, dtype=x.dtype), x, x, weight, norm=norm)
 
 
 def attention() -> Iterator[Launch]:
@@ -95,7 +106,8 @@ def attention() -> Iterator[Launch]:
         starts = torch.arange(rows + 1, dtype=torch.int32)
         terms = Terms(1.0, window=window, kv_scales=scales)
         for row_starts in (None, starts):
-            device_rows = DeviceRows(tables, lens, row_starts, 0, rows)
+            sums = lens.sum(0, keepdim=True, dtype=torch.int32) if row_starts is None else None
+            device_rows = DeviceRows(tables, lens, row_starts, 0, rows, sums)
             out = torch.empty_like(queries)
             yield from plan(out, queries, kv, device_rows, terms, card=card, num_splits=splits)
 
