@@ -20,7 +20,13 @@ PROMPT = [3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8, 9, 7, 9, 3, 2, 3, 8, 4, 6, 2, 6]
 
 @pytest.fixture(scope="module", params=[*FAMILIES, *MORE_FAMILIES])
 def opened(request, tmp_path_factory):
-    return open_model(save_tiny_model(tmp_path_factory.mktemp("m") / request.param, request.param))
+    opened = open_model(
+        save_tiny_model(tmp_path_factory.mktemp("m") / request.param, request.param)
+    )
+    if not opened.config.has_pre_norms:
+        assert not can_be_eight_bit(opened.config)
+        pytest.skip(f"{request.param} normalises all heads together")
+    return opened
 
 
 @pytest.fixture
