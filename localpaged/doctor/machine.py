@@ -123,7 +123,7 @@ def format_facts(
         is_fast = any(build.cpu.get(name) for name in FAST_BFLOAT16)
         why = f"the processor {'multiplies' if is_fast else 'does not multiply'} bfloat16"
         if has_team_steps():
-            why += ", and this model's widths do not allow 8 bits"
+            why += ", and this model's shape does not allow 8 bits"
     text = f"{formats.name} for weights, {kv} for KV: {why}"
     yield Fact("number format", text, numbers=numbers)
 

@@ -77,7 +77,7 @@ def _compiled(threads: int) -> Iterator[Fact]:
         return
     numbers["threads"] = threads = min(threads, MOST_THREADS)
     text = f"compiled, in 8 bits with {instruction}, {_threads(threads)}"
-    yield Fact("step", f"{text}, for models whose widths allow it", numbers=numbers)
+    yield Fact("step", f"{text}, for models whose shape allows it", numbers=numbers)
     yield _kept(kept_in(), is_kept=is_kept())
 
 

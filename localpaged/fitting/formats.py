@@ -120,7 +120,7 @@ def _no_eight_bit(settings: Settings) -> ConfigError:
 
     name = settings.origin("dtype")
     why = (
-        "this model's widths do not allow it"
+        "this model's shape does not allow it"
         if has_team_steps()
         else "this processor has neither AVX2 nor anything newer"
     )

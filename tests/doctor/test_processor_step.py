@@ -144,7 +144,7 @@ def test_of_a_card_no_step_is_told_for_the_processor():
 
 @pytest.mark.parametrize(
     ("head_dim", "weights", "why"),
-    [(64, "int8", "AVX-512 VNNI"), (72, "bfloat16", "this model's widths do not allow 8 bits")],
+    [(64, "int8", "AVX-512 VNNI"), (72, "bfloat16", "this model's shape does not allow 8 bits")],
 )
 def test_the_models_own_format_is_told_with_its_reason(
     monkeypatch, tmp_path, head_dim, weights, why
