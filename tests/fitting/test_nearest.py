@@ -248,7 +248,7 @@ def test_eight_bits_are_refused_on_a_processor_that_cannot(monkeypatch):
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx2": True})
     assert require_fit(BIG, asked, processor(60)).formats.has_eight_bit
     narrow = replace(BIG, config=replace(QWEN3_4B, intermediate_size=9_736))
-    with pytest.raises(ConfigError, match=r"--dtype int8 .* this model's widths"):
+    with pytest.raises(ConfigError, match=r"--dtype int8 .* this model's shape"):
         require_fit(narrow, asked, processor(60))
     monkeypatch.setattr(torch.cpu, "get_capabilities", dict)
     with pytest.raises(ConfigError, match=r"--dtype int8 .* neither AVX2"):
