@@ -8,11 +8,13 @@ import torch
 
 from localpaged.decoder_config import DecoderConfig
 from localpaged.engine.eight_bit import can_be_eight_bit, hadamard, to_eight_bit, turn
+from testkit.attention_inputs import build
 from testkit.decoders import needs_eight_bit
 from testkit.plain_decoder import PlainDecoder, random_state
 
 pytest.importorskip("numba")
 
+from localpaged.engine import team_views
 from localpaged.engine.team_decoder import TeamDecoder
 from testkit.team_sequences import Sequences
 
@@ -134,6 +136,23 @@ def test_a_token_is_the_same_to_the_last_bit_however_it_was_read(config, kv_dtyp
     for at in range(380, LENGTH):
         rows = (1, others, at - 50, at - 49), (0, ids, at, at + 1), (2, others, at - 320, at - 318)
         assert torch.equal(beside.step(*rows)[1], whole[at : at + 1])
+
+
+def test_angles_that_are_made_when_they_are_needed_are_the_same(config, monkeypatch):
+    expected = Sequences(make(config)).step((0, ids_of(), 0, LENGTH))[0]
+    monkeypatch.setattr(team_views, "FIRST_POSITIONS", 16)
+    sequences = Sequences(make(config))
+    for start, end in pairwise([0, 10, 16, 17, 40, 300, LENGTH]):
+        assert torch.equal(sequences.step((0, ids_of(), start, end))[0], expected[start:end])
+
+
+def test_units_of_a_window_that_all_fit_into_are_planned_once():
+    views, _ = team_views.views_of(GEMMA3, None)
+    for seq_len, plans in ((150, 1), (151, 2)):
+        _, _, batch = build([(1, seq_len), (1, 20)])
+        tables = torch.cat(batch.tables).numpy()
+        planned = team_views.plan_views(views, batch, tables, group=4, threads=2)
+        assert len({id(plan) for plan in planned}) == plans
 
 
 @pytest.mark.parametrize("threads", [1, 3])
