@@ -37,6 +37,14 @@ MODELS = {
     "norms of queries and keys": {"has_qk_norm": True},
     "4 bits, and 8 for the head": {"weights": "int4", "hidden_size": 640},
     "8 bits, tied": {"weights": "int8", "is_tied": True},
+    "no norms before, those of queries and keys over all heads, no rotations in a layer": {
+        "num_layers": 2,
+        "has_pre_norms": False,
+        "has_post_norms": True,
+        "has_qk_norm": True,
+        "has_wide_qk_norm": True,
+        "unrotated_layers": (1,),
+    },
     "windows in some layers, norms behind, caps": {
         "num_layers": 2,
         "sliding_window": 400,
