@@ -65,7 +65,8 @@ def shape_of(queries: torch.Tensor, kv: torch.Tensor, rows: DeviceRows, card: Ca
         is_full = is_converted or block_m * dim > 2048
     is_short = is_wide or is_large or (is_full and is_converted)
     tile = 16 if is_short else 32
-    if rows.starts is None and card.has_fast_memory and not is_wide and block_m < MANY_ROWS:
+    is_roomy = not is_wide and block_m < MANY_ROWS and not (is_converted and is_cut)
+    if rows.starts is None and card.has_fast_memory and is_roomy:
         tile = LONG_TILE_NUMBERS // max(dim, LEAST_DIM)
     return Shape(
         dim=dim,
