@@ -249,31 +249,6 @@ def test_sockets_that_dead_programs_left_are_told_and_left(model, look):
     assert stale.exists()
 
 
-def test_kv_files_are_counted_and_none_is_cleared_away(model, look):
-    from localpaged.kv_files.folder import kv_root
-
-    folder = kv_root() / "x"
-    folder.mkdir(parents=True)
-    (folder / "a.safetensors").write_bytes(b"x" * 100)
-    (folder / "1-2.part").write_bytes(b"x" * 50)
-    os.utime(folder / "1-2.part", (0, 0))
-    fact = look()["KV files"]
-    assert (fact.numbers["bytes"], fact.numbers["files"]) == (100, 1)
-    assert "1 half written" in fact.value
-    assert (folder / "1-2.part").exists()
-
-
-def test_kept_weights_are_counted(model, look):
-    from localpaged.models.kept_weights import weights_root
-
-    weights_root().mkdir(parents=True)
-    (weights_root() / "a-b.safetensors").write_bytes(b"x" * 100)
-    (weights_root() / "a-b.safetensors.1.part").write_bytes(b"x" * 50)
-    fact = look()["kept weights"]
-    assert (fact.numbers["bytes"], fact.numbers["files"]) == (100, 1)
-    assert fact.numbers["budget_bytes"] == 16 << 30
-
-
 def test_packages_are_held_against_the_ranges():
     versions = {"a": "1.5", "b": "3.0", "d": "not a version"}
 
