@@ -112,7 +112,7 @@ def _eight_bits(groups: torch.Tensor) -> Groups:
     scales = (groups.abs().amax(-1) / EIGHT_BIT_LIMIT).half()
     steps = _divisible(scales).unsqueeze(-1)
     numbers = (groups / steps).round_().clamp_(-EIGHT_BIT_LIMIT, EIGHT_BIT_LIMIT)
-    return numbers.char().flatten(1), scales.t().contiguous()
+    return _in_words(numbers.char()), scales.t().contiguous()
 
 
 def _four_bits(groups: torch.Tensor) -> Groups:
@@ -181,9 +181,15 @@ def _divisible(scales: torch.Tensor) -> torch.Tensor:
 
 
 def _packed(numbers: torch.Tensor) -> torch.Tensor:
-    """Return [rows, bytes] of 4-bit numbers [rows, groups, 32]: the first half of a group below."""
-    low, high = numbers[..., :HALF_GROUP], numbers[..., HALF_GROUP:]
-    return high.bitwise_left_shift(4).bitwise_or_(low).flatten(1)
+    """Return [rows, bytes] of 4-bit numbers [rows, groups, 32], four of them a word of 16 bits."""
+    quarters = numbers.unflatten(-1, (2, 2, HALF_GROUP // 2))
+    halves = quarters[..., 1, :].bitwise_left_shift(4).bitwise_or_(quarters[..., 0, :])
+    return halves.transpose(-1, -2).flatten(1)
+
+
+def _in_words(numbers: torch.Tensor) -> torch.Tensor:
+    """Return [rows, bytes] of 8-bit numbers [rows, groups, 32], two of them a word of 16 bits."""
+    return numbers.unflatten(-1, (2, HALF_GROUP)).transpose(-1, -2).flatten(1)
 
 
 def _from_q8_0(raw: torch.Tensor) -> Groups:
@@ -191,7 +197,7 @@ def _from_q8_0(raw: torch.Tensor) -> Groups:
 
     blocks = _blocks("Q8_0", raw)
     numbers = blocks[..., 2:].contiguous().view(torch.int8)
-    return numbers.flatten(1), _halves(blocks, 0).t().contiguous()
+    return _in_words(numbers), _halves(blocks, 0).t().contiguous()
 
 
 def _from_q4(type_name: str, raw: torch.Tensor) -> Groups:
@@ -203,7 +209,9 @@ def _from_q4(type_name: str, raw: torch.Tensor) -> Groups:
     minimum = _halves(blocks, 2) if type_name == "Q4_1" else -8 * scale
     head = 4 if type_name == "Q4_1" else 2
     scales = torch.stack((scale, minimum), -1).transpose(0, 1).contiguous()
-    return blocks[..., head:].flatten(1), scales
+    packed = blocks[..., head:]
+    numbers = torch.cat((packed.bitwise_and(15), packed.bitwise_right_shift(4)), -1)
+    return _packed(numbers), scales
 
 
 def _from_q4_k(raw: torch.Tensor) -> Groups:

@@ -113,12 +113,15 @@ def test_rows_of_a_matrix_become_the_numbers_that_are_meant(bits, width):
 
 
 def test_what_a_matrix_means():
-    numbers = torch.tensor([[j | (15 - j) << 4 for j in range(16)]], dtype=torch.uint8)
+    # words of 16 bits: j, j + 8, j + 16 and j + 24, lowest first
+    inputs = [(3 * k) % 16 for k in range(32)]
+    words = [sum(inputs[j + 8 * part] << 4 * part for part in range(4)) for j in range(8)]
+    numbers = torch.tensor([b for word in words for b in divmod(word, 256)[::-1]])
     scales = torch.tensor([[[0.5, -1.0]]], dtype=HALF)
-    got = reference.dequantise(QuantisedMatrix(numbers, scales, 32))
-    below = torch.arange(16) * 0.5 - 1
-    assert torch.equal(got[0], torch.cat((below, below.flip(0))))
-    numbers = torch.arange(-16, 16, dtype=torch.int8)[None]
+    matrix = QuantisedMatrix(numbers.to(torch.uint8)[None], scales, 32)
+    assert reference.dequantise(matrix)[0].tolist() == [n * 0.5 - 1 for n in inputs]
+    # words of 16 bits: j and j + 16
+    numbers = torch.tensor([b for j in range(16) for b in (j - 16, j)], dtype=torch.int8)[None]
     matrix = QuantisedMatrix(numbers, torch.tensor([[0.25]], dtype=HALF), 20)
     assert torch.equal(reference.dequantise(matrix), torch.arange(-16, 4)[None] * 0.25)
 

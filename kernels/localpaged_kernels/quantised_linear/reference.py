@@ -1,8 +1,9 @@
 """What a matrix in 8 or 4 bits means, in plain torch: numbers, groups of 32, scales.
 
 A matrix [outputs, width] has groups of 32 numbers along its rows; the last one may be shorter and
-is filled up. In 8 bits w = number · scale. In 4 bits w = number · scale + minimum, and byte j of a
-group's 16 has number j below and number j + 16 above: GGUF's Q8_0 and Q4_1.
+is filled up. In 8 bits w = number · scale, in 4 bits w = number · scale + minimum: GGUF's Q8_0 and
+Q4_1. A group is words of 16 bits, low byte first: in 8 bits word j has the numbers j and j + 16, in
+4 bits j, j + 8, j + 16 and j + 24, the first one lowest.
 """
 
 from __future__ import annotations
@@ -60,10 +61,9 @@ def dequantise(matrix: QuantisedMatrix, rows: torch.Tensor | None = None) -> tor
     if rows is not None:
         numbers, scales = numbers[rows], scales[rows]
     if matrix.is_four_bit:
-        packed = numbers.unflatten(1, (-1, HALF_GROUP))
-        groups = _halves(packed).float() * scales[..., :1] + scales[..., 1:]
+        groups = _unpacked(numbers).float() * scales[..., :1] + scales[..., 1:]
     else:
-        groups = numbers.unflatten(1, (-1, GROUP)).float() * scales.unsqueeze(-1)
+        groups = _in_order(numbers).float() * scales.unsqueeze(-1)
     return groups.flatten(1)[:, : matrix.width]
 
 
@@ -77,7 +77,16 @@ def project(
     return F.linear(x.float(), dequantise(matrix), wide).to(x.dtype)
 
 
-def _halves(packed: torch.Tensor) -> torch.Tensor:
+def _in_order(numbers: torch.Tensor) -> torch.Tensor:
+    """Return 8-bit numbers [outputs, groups, 32] in the order of inputs."""
+    return numbers.unflatten(1, (-1, HALF_GROUP, 2)).transpose(2, 3).flatten(2)
+
+
+def _unpacked(packed: torch.Tensor) -> torch.Tensor:
+    """Return 4-bit numbers [outputs, groups, 32] in the order of inputs."""
     import torch
 
-    return torch.cat((packed.bitwise_and(15), packed.bitwise_right_shift(4)), -1)
+    words = packed.unflatten(1, (-1, HALF_GROUP // 2, 2))
+    low, high = words.bitwise_and(15), words.bitwise_right_shift(4)
+    parts = (low[..., 0], high[..., 0], low[..., 1], high[..., 1])
+    return torch.cat(parts, -1)

@@ -108,7 +108,7 @@ def plan(
     if num_splits is None:
         card = card or card_of(x.device)
         num_splits = splits_for(row_blocks, blocks, matrix, shape, card)
-    is_whole, scales = num_splits == 1, _words(matrix)
+    is_whole, (words, scales) = num_splits == 1, _words(matrix)
     parts = x.new_empty(0 if is_whole else num_splits * rows * matrix.outputs, dtype=torch.float32)
     return Launch(
         project,
@@ -118,14 +118,14 @@ def plan(
             "parts_ptr": parts,
             "arrivals_ptr": arrivals,
             "x_ptr": x,
-            "numbers_ptr": matrix.numbers,
+            "numbers_ptr": words,
             "scales_ptr": scales,
             "bias_ptr": bias,
             "num_rows": rows,
             "outputs": matrix.outputs,
             "width": width,
             "x_stride": x.stride(0),
-            "row_stride": matrix.numbers.stride(0),
+            "row_stride": words.stride(0),
             "group_stride": scales.stride(0),
             "num_splits": num_splits,
         },
@@ -155,7 +155,7 @@ SHAPES = (
     Shape(FEW_ROWS, 64, 4, num_warps=4, num_stages=4),
     Shape(MANY_ROWS, 64, 4, num_warps=4, num_stages=3),
     Shape(FEW_ROWS, 32, 2, num_warps=4, num_stages=2),
-    Shape(MANY_ROWS, 32, 1, num_warps=8, num_stages=2),
+    Shape(MANY_ROWS, 32, 2, num_warps=8, num_stages=2),
 )
 """For 16-bit numbers and for float32, each for few rows and for more."""
 
@@ -186,19 +186,19 @@ def plan_dequantise(
     from localpaged_kernels.quantised_linear.triton_kernel import dequantise
 
     count, width = out.shape
-    groups, scales = -(-width // GROUP), _words(matrix)
+    groups, (words, scales) = -(-width // GROUP), _words(matrix)
     return Launch(
         dequantise,
         (-(-count // DEQUANTISED_ROWS), -(-groups // DEQUANTISED_GROUPS)),
         {
             "out_ptr": out,
             "rows_ptr": rows,
-            "numbers_ptr": matrix.numbers,
+            "numbers_ptr": words,
             "scales_ptr": scales,
             "first_row": first_row,
             "num_rows": count,
             "width": width,
-            "row_stride": matrix.numbers.stride(0),
+            "row_stride": words.stride(0),
             "group_stride": scales.stride(0),
         },
         {
@@ -210,8 +210,7 @@ def plan_dequantise(
     )
 
 
-def _words(matrix: QuantisedMatrix) -> torch.Tensor:
-    """Return scales as one word for each group and output."""
-    if not matrix.is_four_bit:
-        return matrix.scales
-    return matrix.scales.view(torch.int32).squeeze(-1)
+def _words(matrix: QuantisedMatrix) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return numbers as words of 16 bits, scales as one word for each group and output."""
+    words, scales = matrix.numbers.view(torch.int16), matrix.scales
+    return words, scales.view(torch.int32).squeeze(-1) if matrix.is_four_bit else scales

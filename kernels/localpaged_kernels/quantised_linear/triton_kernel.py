@@ -2,15 +2,14 @@
 
 A program has some outputs and up to 64 rows. It reads the outputs' numbers once, makes them wide in
 registers and multiplies; the rows come as columns, so that outputs fill the side of tensor cores
-that is long. Both halves of a byte are numbers of the same group, so no number changes its
-thread. Every address of a matrix is 64 bits wide.
+that is long. A word of 16 bits has numbers of one group, a tile of each is multiplied on its own,
+so no number changes its thread. Every address of a matrix is 64 bits wide.
 """
 
 import triton
 import triton.language as tl
 
 GROUP: tl.constexpr = tl.constexpr(32)
-HALF: tl.constexpr = tl.constexpr(16)
 
 
 @triton.jit
@@ -24,6 +23,14 @@ def _scales(scales_ptr, places, mask, IS_FOUR_BIT: tl.constexpr):
         scale = tl.load(scales_ptr + places, mask=mask, other=0.0).to(tl.float32)
         minimum = scale
     return scale, minimum
+
+
+@triton.jit
+def _part(words, part: tl.constexpr, IS_FOUR_BIT: tl.constexpr):
+    # Of each word one of its four unsigned or two signed numbers.
+    if IS_FOUR_BIT:
+        return (words >> (4 * part)) & 15
+    return (words << (8 - 8 * part)) >> 8
 
 
 @triton.jit
@@ -57,7 +64,8 @@ def project(
     row_block = tl.program_id(0)
     block = tl.program_id(1)
     split = tl.program_id(2)
-    SIZE: tl.constexpr = HALF if IS_FOUR_BIT else GROUP
+    SIZE: tl.constexpr = 8 if IS_FOUR_BIT else 16  # words of a group
+    PARTS: tl.constexpr = GROUP // SIZE
     dtype: tl.constexpr = x_ptr.dtype.element_ty
     # The interpreter multiplies the bits of bfloat16. Wider, the same numbers are exact.
     dot_dtype: tl.constexpr = tl.float32 if IS_INTERPRETED else dtype
@@ -72,7 +80,7 @@ def project(
     starts = outs.to(tl.int64) * row_stride
     inside = tl.arange(0, GROUPS * SIZE)
     own = tl.arange(0, GROUPS)
-    # Places of the numbers in a row of x: whole groups, or the lower halves of them.
+    # Places of the words' lowest numbers in a row of x.
     columns = inside // SIZE * GROUP + inside % SIZE
 
     tiles = tl.cdiv(num_groups, GROUPS)
@@ -92,16 +100,12 @@ def project(
         )
         scale_places = (first + own).to(tl.int64)[None, :] * group_stride + outs[:, None]
         scale, minimum = _scales(scales_ptr, scale_places, scale_mask, IS_FOUR_BIT)
-        x = _columns(x_ptr, rows, is_row, first * GROUP + columns, width, x_stride, IS_EVEN)
-        if IS_FOUR_BIT:
-            wide = _wide(raw & 15, scale, minimum, SIZE, True).to(dtype)
+        for part in tl.static_range(PARTS):
+            places = first * GROUP + part * SIZE + columns
+            x = _columns(x_ptr, rows, is_row, places, width, x_stride, IS_EVEN)
+            numbers = _part(raw, part, IS_FOUR_BIT)
+            wide = _wide(numbers, scale, minimum, SIZE, IS_FOUR_BIT).to(dtype)
             acc = tl.dot(wide.to(dot_dtype), x.to(dot_dtype), acc, input_precision="ieee")
-            upper = first * GROUP + columns + HALF
-            x = _columns(x_ptr, rows, is_row, upper, width, x_stride, IS_EVEN)
-            wide = _wide(raw >> 4, scale, minimum, SIZE, True).to(dtype)
-        else:
-            wide = _wide(raw, scale, minimum, SIZE, False).to(dtype)
-        acc = tl.dot(wide.to(dot_dtype), x.to(dot_dtype), acc, input_precision="ieee")
 
     own_rows = first_row * outputs
     places = rows[None, :] * outputs + outs[:, None]
@@ -135,7 +139,8 @@ def dequantise(
     BLOCK_R: tl.constexpr, GROUPS: tl.constexpr, IS_FOUR_BIT: tl.constexpr,
     HAS_ROWS: tl.constexpr,
 ):  # fmt: skip
-    SIZE: tl.constexpr = HALF if IS_FOUR_BIT else GROUP
+    SIZE: tl.constexpr = 8 if IS_FOUR_BIT else 16  # words of a group
+    PARTS: tl.constexpr = GROUP // SIZE
     dtype: tl.constexpr = out_ptr.dtype.element_ty
     targets = tl.program_id(0) * BLOCK_R + tl.arange(0, BLOCK_R)
     is_row = targets < num_rows
@@ -157,11 +162,7 @@ def dequantise(
     )  # fmt: skip
     columns = first * GROUP + inside // SIZE * GROUP + inside % SIZE
     places = targets.to(tl.int64)[:, None] * width + columns[None, :]
-    mask = is_row[:, None] & (columns < width)[None, :]
-    if IS_FOUR_BIT:
-        tl.store(out_ptr + places, _wide(raw & 15, scale, minimum, SIZE, True).to(dtype), mask=mask)
-        mask = is_row[:, None] & (columns + HALF < width)[None, :]
-        upper = _wide(raw >> 4, scale, minimum, SIZE, True)
-        tl.store(out_ptr + places + HALF, upper.to(dtype), mask=mask)
-    else:
-        tl.store(out_ptr + places, _wide(raw, scale, minimum, SIZE, False).to(dtype), mask=mask)
+    for part in tl.static_range(PARTS):
+        mask = is_row[:, None] & (columns + part * SIZE < width)[None, :]
+        wide = _wide(_part(raw, part, IS_FOUR_BIT), scale, minimum, SIZE, IS_FOUR_BIT)
+        tl.store(out_ptr + places + part * SIZE, wide.to(dtype), mask=mask)
