@@ -45,7 +45,10 @@ class Program(click.Group):
 
         gc.enable()  # `start` stopped it
         with logging_to_file():
-            return super().invoke(ctx)
+            try:
+                return super().invoke(ctx)
+            finally:
+                _finish_files()
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Read the arguments; none are those of `chat`, its environment variables included."""
@@ -78,6 +81,15 @@ class Program(click.Group):
                 raise
             meant = " or ".join(f"'{name}'" for name in there)
             raise click.UsageError(f"{error.message} Did you mean {meant}?", ctx) from None
+
+
+def _finish_files() -> None:
+    """Wait for files that the command began, unless somebody has no time for them."""
+    kept = sys.modules.get("localpaged.models.kept_weights")
+    if kept is None or isinstance(sys.exc_info()[1], KeyboardInterrupt):
+        return
+    line = "Keeping the rounded weights for the next start; ^C leaves them."
+    kept.wait_until_kept(lambda: click.echo(line, err=True))
 
 
 def _load(name: str) -> click.Command:

@@ -8,10 +8,13 @@ an old one. It is a safetensors file below `cache_dir()/weights`, safe to delete
 from __future__ import annotations
 
 import hashlib
+import itertools
 import logging
 import os
+import re
 import shutil
 import threading
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
@@ -20,7 +23,7 @@ from typing import TYPE_CHECKING
 
 from localpaged import paths
 from localpaged.atomic_file import put_in_place
-from localpaged.errors import ModelError
+from localpaged.errors import BadModelFile, ModelError
 from localpaged.models.safetensors_folder import ITEM_BYTES, safetensors_file_places
 from localpaged.models.tensor_files import TensorFiles, source_file
 from localpaged.models.weights_digest import files_state
@@ -29,14 +32,26 @@ if TYPE_CHECKING:
     import torch
 
     from localpaged.models.opened_model import OpenedModel
+    from localpaged.models.tensor_layout import TensorPlace
+
+    Layout = Mapping[str, tuple[tuple[int, ...], torch.dtype]]
 
 log = logging.getLogger(__name__)
 
 SUFFIX = ".safetensors"
 TEMPORARY = ".part"
 THREAD = "kept-weights"
+PATIENCE_S = 1.0
 FREE_SHARE = 4
 """A file may take one of so many parts of what is free of the disk."""
+
+_OURS = re.compile(rf"[0-9a-f]{{32}}-[0-9a-f]{{32}}{re.escape(SUFFIX)}")
+_PART = re.compile(rf"{_OURS.pattern}\.(\d{{1,9}})\.\d+{re.escape(TEMPORARY)}", re.ASCII)
+"""With the id of the program that writes it."""
+
+_numbers = itertools.count()
+_writing: set[Path] = set()
+"""What this program writes now; a thread of one model's may not be done when another is read."""
 
 
 def weights_root() -> Path:
@@ -45,9 +60,14 @@ def weights_root() -> Path:
 
 
 def kept_files() -> list[tuple[Path, os.stat_result]]:
-    """Return the files of all models, the least recently used first. Raises OSError."""
+    """Return the files of all models, the least recently used first. Raises OSError.
+
+    Whatever else is in the folder is somebody else's.
+    """
     found = []
     for path in weights_root().glob(f"*{SUFFIX}"):
+        if not _OURS.fullmatch(path.name):
+            continue
         try:
             found.append((path, path.stat()))
         except FileNotFoundError:
@@ -58,6 +78,25 @@ def kept_files() -> list[tuple[Path, os.stat_result]]:
 def forget_weights(source: Path) -> None:
     """Delete what is kept of the model at `source`; what cannot be deleted is logged."""
     _remove(weights_root().glob(f"{_where(source)}-*"))
+
+
+def wait_until_kept(tell: Callable[[], None]) -> None:
+    """Wait until what was written is on the disk, before the program ends; any thread.
+
+    `tell` is called when that takes more than `PATIENCE_S`. Who interrupts has nothing kept.
+    """
+    try:
+        threads = [thread for thread in threading.enumerate() if thread.name == THREAD]
+        end_s = time.monotonic() + PATIENCE_S
+        for thread in threads:
+            thread.join(max(0.0, end_s - time.monotonic()))
+        if any(thread.is_alive() for thread in threads):
+            tell()
+            for thread in threads:
+                thread.join()
+    except KeyboardInterrupt:
+        log.info("Nobody waited until weights were kept")
+        _remove(list(_writing))
 
 
 class KeptWeights:
@@ -76,44 +115,53 @@ class KeptWeights:
         self._budget_bytes = budget_bytes
         self._path = self._named() if budget_bytes else None
 
-    def read(self, on_progress: Callable[[int, int], None]) -> dict[str, torch.Tensor] | None:
+    def read(
+        self, on_progress: Callable[[int, int], None], *, layout: Layout
+    ) -> dict[str, torch.Tensor] | None:
         """Return what is kept; None where that is nothing, or nothing usable.
 
-        `on_progress` is told bytes that were read and all there are.
+        `layout` is what it has to be, shapes and dtypes by name; `on_progress` is told bytes that
+        were read and all there are.
         """
         if self._path is None:
             return None
         try:
-            state = _read(self._path, on_progress)
-            os.utime(self._path)
+            state = _read(self._path, layout, on_progress)
         except FileNotFoundError:
             return None
         except (OSError, ModelError) as error:
             log.warning("The weights in %s are made again: %s", self._path, error)
             _remove([self._path])
             return None
+        try:
+            os.utime(self._path)
+        except OSError as error:  # a disk that is read-only is as good
+            log.info("When %s was used is not noted: %s", self._path, error.strerror)
         return state
 
     def write(self, state: Mapping[str, torch.Tensor]) -> None:
         """Keep the weights; a full or read-only disk costs only the speed of the next start.
 
-        What is written reaches the disk, and gets its name, on a thread of its own.
+        What is written reaches the disk, and gets its name, on a thread of its own, which
+        `wait_until_kept` waits for.
         """
         path = self._path
         if path is None or self._named() != path:
             return
-        temporary = path.with_name(f"{path.name}.{os.getpid()}{TEMPORARY}")
+        temporary = path.with_name(f"{path.name}.{os.getpid()}.{next(_numbers)}{TEMPORARY}")
         try:
             paths.ensure_private_dir(path.parent)
             _clear_abandoned(path.parent)
             if not self._has_room(sum(tensor.nbytes for tensor in state.values())):
                 return
+            _writing.add(temporary)
             _write(temporary, state)
         except OSError as error:
             _not_kept(path, error, [temporary])
+            _writing.discard(temporary)
             return
         finish = (temporary, path, self._budget_bytes)
-        threading.Thread(target=_finish, args=finish, name=THREAD).start()
+        threading.Thread(target=_finish, args=finish, name=THREAD, daemon=True).start()
 
     def _has_room(self, num_bytes: int) -> bool:
         most = min(self._budget_bytes, shutil.disk_usage(weights_root()).free // FREE_SHARE)
@@ -145,13 +193,18 @@ def _where(source: Path) -> str:
     return hashlib.blake2b(os.fsencode(source.resolve()), digest_size=16).hexdigest()
 
 
-def _read(path: Path, on_progress: Callable[[int, int], None]) -> dict[str, torch.Tensor]:
-    """Return a file's tensors. Raises OSError, and ModelError where it is damaged."""
+def _read(
+    path: Path, layout: Layout, on_progress: Callable[[int, int], None]
+) -> dict[str, torch.Tensor]:
+    """Return a file's tensors. Raises OSError, and ModelError where they are not what they were."""
     import torch
 
     dtypes = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16, "I8": torch.int8}
     places = safetensors_file_places(path, dtypes=tuple(ITEM_BYTES))
     file = source_file(path)
+    if {name: (place.shape, dtypes[place.type]) for name, place in places.items()} != layout:
+        raise BadModelFile("its tensors are not those of the model")
+    _check_is_full(places.values(), file.num_bytes)
     state: dict[str, torch.Tensor] = {}
     done = 0
     with closing(TensorFiles((file,))) as files:
@@ -161,6 +214,17 @@ def _read(path: Path, on_progress: Callable[[int, int], None]) -> dict[str, torc
             done += place.num_bytes
             on_progress(done, file.num_bytes)
     return state
+
+
+def _check_is_full(places: Iterable[TensorPlace], num_bytes: int) -> None:
+    """Raise BadModelFile where tensors share bytes, or bytes are none's: it was not written so."""
+    end = None
+    for place in sorted(places, key=lambda place: place.offset):
+        if end not in (None, place.offset):
+            raise BadModelFile("its tensors do not lie one behind the other")
+        end = place.offset + place.num_bytes
+    if end != num_bytes:
+        raise BadModelFile("something is behind its last tensor")
 
 
 def _write(path: Path, state: Mapping[str, torch.Tensor]) -> None:
@@ -184,18 +248,15 @@ def _write(path: Path, state: Mapping[str, torch.Tensor]) -> None:
 def _finish(temporary: Path, path: Path, budget_bytes: int) -> None:
     """Give a file its name when it is on the disk, and take others away that are too many."""
     try:
-        descriptor = os.open(temporary, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-        put_in_place(temporary, path)
+        _put_on_disk(temporary, path)
         own = path.name.partition("-")[0]
         _remove(other for other in path.parent.glob(f"{own}-*{SUFFIX}") if other != path)
         files = kept_files()
     except OSError as error:
         _not_kept(path, error, [temporary])
         return
+    finally:
+        _writing.discard(temporary)
     total = sum(status.st_size for _, status in files)
     for other, status in files:
         if total > budget_bytes and other != path:
@@ -203,13 +264,25 @@ def _finish(temporary: Path, path: Path, budget_bytes: int) -> None:
             total -= status.st_size
 
 
+def _put_on_disk(temporary: Path, path: Path) -> None:
+    descriptor = os.open(temporary, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+    put_in_place(temporary, path)
+
+
 def _clear_abandoned(folder: Path) -> None:
     """Delete what programs left behind that were killed while they wrote."""
     import psutil
 
     for part in folder.glob(f"*{TEMPORARY}"):
-        pid = part.name.removesuffix(TEMPORARY).rpartition(".")[2]
-        if not pid.isdecimal() or int(pid) == os.getpid() or not psutil.pid_exists(int(pid)):
+        named = _PART.fullmatch(part.name)
+        if named is None or part in _writing:
+            continue
+        # one of our own number that is not being written is of a program that had it before
+        if (pid := int(named[1])) == os.getpid() or not psutil.pid_exists(pid):
             _remove([part])
 
 
