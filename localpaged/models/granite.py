@@ -18,7 +18,7 @@ def with_multipliers(
     return replace(
         config,
         embed_scale=embedding / residual,
-        rms_norm_eps=config.rms_norm_eps / residual**2,
+        rms_norm_eps=config.rms_norm_eps / residual / residual,  # a square may not be a number
         query_scale=attention,
         last_norm_scale=1 / logits,
     )

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from localpaged.errors import BadModelFile, ModelNotFound
 from localpaged.models.chat_format import ChatFormat
+from localpaged.models.config_numbers import check_numbers
 from localpaged.models.families import GEMMAS, INTERLEAVED
 from localpaged.models.gguf_config import gguf_decoder_config, gguf_tensor_places
 from localpaged.models.gguf_file import read_gguf_header
@@ -94,6 +95,7 @@ def _gguf_record(path: Path) -> ModelRecord:
     header = read_gguf_header(path)
     config = gguf_decoder_config(header)
     check_sizes(config, shown=visible(str(path)))
+    check_numbers(config, shown=visible(str(path)))
     places = gguf_tensor_places(header, config)
     return ModelRecord(
         config=config,
@@ -115,6 +117,7 @@ def _folder_record(folder: Path) -> ModelRecord:
     state = model_state(folder)
     config = transformers_decoder_config(folder)
     check_sizes(config, shown=visible(str(folder)))
+    check_numbers(config, shown=visible(str(folder)))
     places = text_part(safetensors_places(folder))
     if config.is_tied:
         places.pop("lm_head.weight", None)  # some files carry the shared tensor twice

@@ -36,6 +36,14 @@ def transformers_decoder_config(folder: Path) -> DecoderConfig:
     _check_family(folder, raw)
     _check_num_layers(folder, raw)
     whole = _auto_config(folder)
+    try:
+        return _decoder(folder, whole)
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        # transformers looks at a part of what its configs have, and takes the rest as it is
+        raise _not_valid(folder, error) from error
+
+
+def _decoder(folder: Path, whole: Any) -> DecoderConfig:
     config = getattr(whole, "text_config", whole)
     family = FOLDER_TYPES[whole.model_type]
     _check_features(folder, config, family)
@@ -64,10 +72,10 @@ def transformers_decoder_config(folder: Path) -> DecoderConfig:
         activation=ACTIVATIONS[_activation(config)],
         has_post_norms=family in POST_NORMED,
         embed_scale=config.hidden_size**0.5 if family in GEMMAS else 1.0,
-        query_scale=_query_scale(folder, config),
+        query_scale=_query_scale(folder, config) if family in ("gemma2", "gemma3") else None,
         attention_softcap=_softcap(folder, config, "attn_logit_softcapping"),
         logit_softcap=_softcap(folder, config, "final_logit_softcapping"),
-        unrotated_layers=_unrotated(config),
+        unrotated_layers=_unrotated(config) if family == "smollm3" else (),
         has_pre_norms=family != "olmo2",
         has_wide_qk_norm=family == "olmo2",
     )
@@ -103,6 +111,11 @@ def _check_family(folder: Path, raw: dict[str, Any]) -> None:
         )
     wanted = MULTIMODAL_CLASSES.get(family, TEXT_CLASS)
     classes = raw.get("architectures") or [wanted]
+    if not isinstance(classes, list):
+        raise BadModelFile(
+            f"{shown}: config.json has the architectures {visible(str(classes)[:40])}.",
+            hint="The config is damaged: fetch the model again.",
+        )
     if not any(str(name).endswith(wanted) for name in classes):
         raise UnsupportedModel(
             f"{shown} holds a {visible(str(classes[0]))}, which writes no text.",
@@ -133,11 +146,15 @@ def _auto_config(folder: Path) -> Any:
     try:
         return AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
     except Exception as error:  # transformers raises whatever its validators raise
-        reason = visible(" ".join(str(error).split())[:300])
-        raise BadModelFile(
-            f"{visible(str(folder))}: config.json is not valid: {reason}",
-            hint="Fetch the model again.",
-        ) from error
+        raise _not_valid(folder, error) from error
+
+
+def _not_valid(folder: Path, error: Exception) -> BadModelFile:
+    reason = visible(" ".join(str(error).split())[:300])
+    return BadModelFile(
+        f"{visible(str(folder))}: config.json is not valid: {reason}",
+        hint="Fetch the model again.",
+    )
 
 
 def _check_features(folder: Path, config: Any, family: str) -> None:
