@@ -28,9 +28,12 @@ class Choices:
     def settings(self) -> Settings:
         """Return the settings that would hold. Raises ConfigError for those that cannot be."""
         chosen = dict(self.engine)
+        origins = {key.name: key.variable for key in ENGINE_KEYS if key.name in chosen}
         for key in ENGINE_KEYS:
             if self.config is not None and key.name not in chosen:
-                chosen[key.name] = getattr(self.config.engine, key.name)
+                chosen[key.name] = value = getattr(self.config.engine, key.name)
+                if value is not None:
+                    origins[key.name] = f"{key.path} in {self.config.path}"
         kv_disk, weights_disk = chosen.get("kv_disk"), chosen.get("weights_disk")
         return Settings(
             model=chosen.get("model") or DEFAULT_MODEL,
@@ -45,6 +48,7 @@ class Choices:
             ),
             threads=chosen.get("threads"),
             device=chosen.get("device") or "auto",
+            origins=origins,
             remotes=self.config.remotes if self.config is not None else (),
         )
 
@@ -96,7 +100,9 @@ def _read(choices: Choices, key: ConfigKey, text: str) -> Fact:
     except ConfigError as error:
         if key.name != "model":
             choices.engine.pop(key.name, None)
-        return problem(key.variable, f"{text}: {error.message}", error.hint)
+        # the fact has the variable's name
+        sentence = error.message.removeprefix(f"{key.variable}: ")
+        return problem(key.variable, f"{text}: {sentence}", error.hint)
     return Fact(key.variable, text)
 
 

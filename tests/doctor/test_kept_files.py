@@ -22,8 +22,10 @@ def test_kv_files_are_counted_and_none_is_cleared_away(home, look):
 
 def test_kept_weights_are_counted(home, look):
     weights_root().mkdir(parents=True)
-    (weights_root() / "a-b.safetensors").write_bytes(b"x" * 100)
-    (weights_root() / "a-b.safetensors.1.part").write_bytes(b"x" * 50)
+    name = f"{'a' * 32}-{'b' * 32}.safetensors"
+    (weights_root() / name).write_bytes(b"x" * 100)
+    (weights_root() / f"{name}.1.0.part").write_bytes(b"x" * 50)
+    (weights_root() / "mine.safetensors").write_bytes(b"x" * 25)
     fact = look()["kept weights"]
     assert (fact.numbers["bytes"], fact.numbers["files"]) == (100, 1)
     assert fact.numbers["budget_bytes"] == 16 << 30

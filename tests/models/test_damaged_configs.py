@@ -58,8 +58,13 @@ def damaged(folder: Path, family: str, fields: dict[str, Any]) -> Path:
         ("smollm3", {"no_rope_layers": 7}),
         ("smollm3", {"rms_norm_eps": NAN}),
         ("olmo2", {"rms_norm_eps": INF}),
-        *[("olmo2", {"rope_parameters": LINEAR | {"rope_theta": a}}) for a in (0, -1, NAN, {})],
-        *[("llama", {"rope_parameters": LINEAR | {"factor": a}}) for a in (0, NAN, "x", None)],
+        ("olmo2", {"rope_parameters": LINEAR | {"rope_theta": 0}}),
+        ("olmo2", {"rope_parameters": LINEAR | {"rope_theta": -1}}),
+        ("olmo2", {"rope_parameters": LINEAR | {"rope_theta": {}}}),
+        ("llama", {"rope_parameters": LINEAR | {"factor": 0}}),
+        ("llama", {"rope_parameters": LINEAR | {"factor": NAN}}),
+        ("llama", {"rope_parameters": LINEAR | {"factor": "x"}}),
+        ("llama", {"rope_parameters": LINEAR | {"factor": None}}),
         *(
             ("llama", {"rope_parameters": {**LLAMA3, key: value}})
             for key, value in (
