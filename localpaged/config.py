@@ -30,8 +30,9 @@ class Settings:
     `device` is where it is computed: auto, cpu, cuda or cuda:N.
     `kv_dtype` is what K and V are kept in; "auto" is what is computed in.
     `context_tokens` bounds prompt and answer together; `kv_memory_bytes` the KV pool;
-    `host_memory_bytes` keep KV that the pool gives up; `kv_disk_bytes` of files what shall be there
-    in the next run, `weights_disk_bytes` of files weights as they are computed with; 0 is none. `threads` is how many cores torch may use.
+    `host_memory_bytes` keep KV that the pool gives up; `kv_disk_bytes` of files KV, and
+    `weights_disk_bytes` rounded weights, for the next run, 0 being none. `threads` is how many
+    cores torch may use.
     `sampling` is what chats begin with. `remotes` are endpoints that may be named as models.
     `origins` are the variables, or keys of the config file, that settings were given by, under the
     names of their keys; one that is not there is an option, or nobody's.
