@@ -160,18 +160,18 @@ def _rounded_weights(
     """Return weights in 8 bits, as an earlier start left them or made from the model's files."""
     from localpaged.engine import eight_bit
     from localpaged.engine.rounded_layout import rounded_layout
-    from localpaged.models import dequantise, weights
+    from localpaged.models import dequantise, tensor_layout, weights
     from localpaged.models.kept_weights import KeptWeights
-    from localpaged.models.tensor_layout import ROPE_FACTORS
     from localpaged.models.unread_state import UnreadState
 
-    kept = KeptWeights(opened, made_by=(eight_bit, dequantise, weights), budget_bytes=disk_bytes)
+    made_by = (eight_bit, dequantise, tensor_layout, weights)
+    kept = KeptWeights(opened, made_by=made_by, budget_bytes=disk_bytes)
     state = kept.read(
         lambda done, total: on_load(LoadEvent(weights.LOADING, done, total, "bytes")),
         layout=rounded_layout(
             opened.config,
             fit.formats.activations,
-            has_rope_factors=ROPE_FACTORS in opened.places,
+            has_rope_factors=tensor_layout.ROPE_FACTORS in opened.places,
         ),
     )
     if state is None:

@@ -32,6 +32,9 @@ GEMMAS = ("gemma", "gemma2", "gemma3")
 POST_NORMED = ("gemma2", "gemma3", "olmo2")
 """What attention and MLP give is normalised before it is added."""
 
+HEADS_NORMED = ("qwen3", "gemma3", "olmo2")
+"""Queries and keys are normalised."""
+
 TITLES: Mapping[str, str] = {
     "llama": "Llama",
     "mistral": "Mistral",

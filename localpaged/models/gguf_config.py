@@ -7,7 +7,13 @@ from collections.abc import Mapping
 from localpaged.decoder_config import DecoderConfig
 from localpaged.errors import BadModelFile, UnsupportedModel
 from localpaged.models.dequantise import can_dequantise
-from localpaged.models.families import GEMMAS, GGUF_ARCHITECTURES, OTHER_MODEL_HINT, POST_NORMED
+from localpaged.models.families import (
+    GEMMAS,
+    GGUF_ARCHITECTURES,
+    HEADS_NORMED,
+    OTHER_MODEL_HINT,
+    POST_NORMED,
+)
 from localpaged.models.gguf_fields import GgufFields, short
 from localpaged.models.gguf_file import GgufHeader, type_name
 from localpaged.models.gguf_layers import (
@@ -64,7 +70,7 @@ def gguf_decoder_config(header: GgufHeader) -> DecoderConfig:
         rope_theta=fields.real("rope.freq_base", default=_DEFAULT_ROPE_THETA),
         rope_scaling=rope_scaling_of(fields),
         has_qkv_bias="blk.0.attn_q.bias" in tensors,
-        has_qk_norm="blk.0.attn_q_norm.weight" in tensors,
+        has_qk_norm=architecture in HEADS_NORMED or "blk.0.attn_q_norm.weight" in tensors,
         is_tied=architecture in ("gemma", "gemma2") or "output.weight" not in tensors,
         sliding_window=window,
         full_layers=full_layers,

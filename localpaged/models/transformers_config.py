@@ -11,7 +11,13 @@ from typing import Any
 
 from localpaged.decoder_config import Activation, DecoderConfig
 from localpaged.errors import BadModelFile, UnsupportedModel
-from localpaged.models.families import FOLDER_TYPES, GEMMAS, OTHER_MODEL_HINT, POST_NORMED
+from localpaged.models.families import (
+    FOLDER_TYPES,
+    GEMMAS,
+    HEADS_NORMED,
+    OTHER_MODEL_HINT,
+    POST_NORMED,
+)
 from localpaged.models.granite import with_multipliers
 from localpaged.models.tensor_layout import MAX_LAYERS
 from localpaged.models.transformers_rope import local_theta, rope_of
@@ -64,7 +70,7 @@ def _decoder(folder: Path, whole: Any) -> DecoderConfig:
         rope_theta=theta,
         rope_scaling=scaling,
         has_qkv_bias=family == "qwen2",
-        has_qk_norm=family in ("qwen3", "gemma3", "olmo2"),
+        has_qk_norm=family in HEADS_NORMED,
         is_tied=bool(whole.tie_word_embeddings),
         sliding_window=window,
         full_layers=full_layers,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -10,6 +11,8 @@ from click.testing import CliRunner
 
 from localpaged.cli.main import main
 from localpaged.errors import BadModelFile, ModelError
+from localpaged.models.gguf_config import gguf_decoder_config, gguf_tensor_places
+from localpaged.models.gguf_file import read_gguf_header
 from localpaged.models.open_model import open_model
 from testkit.gguf_files import save_tiny_gguf
 from testkit.tiny_model import build_config, save_tiny_model
@@ -144,3 +147,13 @@ def test_settings_of_other_families_change_nothing(tmp_path: Path):
     plain = open_model(damaged(tmp_path / "a", "llama", content)).config
     others = {"query_pre_attn_scalar": 3, "no_rope_layers": [0, 1, 0]}
     assert open_model(damaged(tmp_path / "b", "llama", content | others)).config == plain
+
+
+@pytest.mark.parametrize("family", ["qwen3", "gemma3", "olmo2"])
+def test_a_file_of_a_family_that_normalises_heads_has_the_norms(tmp_path: Path, family: str):
+    header = read_gguf_header(save_tiny_gguf(tmp_path, family))
+    norms = ("attn_q_norm.weight", "attn_k_norm.weight")
+    tensors = {name: it for name, it in header.tensors.items() if not name.endswith(norms)}
+    without = replace(header, tensors=tensors)
+    with pytest.raises(BadModelFile, match=r"lacks the tensors blk\.0\.attn_q_norm\.weight"):
+        gguf_tensor_places(without, gguf_decoder_config(without))
