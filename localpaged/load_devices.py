@@ -182,6 +182,7 @@ def _rounded_weights(
         )
         with closing(reader):
             state = eight_bit.to_eight_bit(opened.config, UnreadState(reader))
+            reader.check()
         kept.write(state)
     return state
 

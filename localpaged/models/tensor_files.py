@@ -59,6 +59,11 @@ class TensorFiles:
                 hint="Check the disk and the file's permissions.",
             ) from error
 
+    def check(self) -> None:
+        """Raise BadModelFile where a file that was read has been written to since."""
+        for path, descriptor in self._descriptors.items():
+            self._check(path, descriptor)
+
     def close(self) -> None:
         """Close every descriptor."""
         while self._descriptors:
@@ -68,11 +73,13 @@ class TensorFiles:
         if path not in self._descriptors:
             descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
             self._descriptors[path] = descriptor
-            status = os.fstat(descriptor)
-            known = self._known[path]
-            if (status.st_size, status.st_mtime_ns) != (known.num_bytes, known.mtime_ns):
-                raise _changed(path)
+            self._check(path, descriptor)
         return self._descriptors[path]
+
+    def _check(self, path: Path, descriptor: int) -> None:
+        status, known = os.fstat(descriptor), self._known[path]
+        if (status.st_size, status.st_mtime_ns) != (known.num_bytes, known.mtime_ns):
+            raise _changed(path)
 
 
 def _changed(path: Path) -> BadModelFile:

@@ -73,6 +73,7 @@ def load_state(
         state: dict[str, torch.Tensor] = {}
         for name in reader.names:
             state |= reader.read(name)
+        reader.check()
     return state
 
 
@@ -125,6 +126,10 @@ class StateReader:
             if self._with_four_bit and fused.projection is not None:
                 state |= _four_bit(self._opened, self._files, fused)
             return state
+
+    def check(self) -> None:
+        """Raise BadModelFile where a file was written to while it was read."""
+        self._files.check()
 
     def close(self) -> None:
         """Close the model's files."""
