@@ -24,7 +24,9 @@ from llvmlite.binding import get_host_cpu_features
 
 BEYOND_AVX2 = ("avx512", "amx", "avx10", "avxvnni")
 TORCH_AVX2 = {"ATEN_CPU_CAPABILITY": "avx2", "MKL_ENABLE_INSTRUCTIONS": "AVX2"}
-WAYS = ("compiled", "operators")
+WAYS = ("int4", "int8", "operators")
+"""The compiled step's two forms, and torch's operators."""
+
 CHATS = (1, 4, 16)
 PROMPT_TOKENS = 256
 STEPS = 32
@@ -63,9 +65,12 @@ def measure(way: str) -> dict[str, float]:
     if way == "operators":
         abilities = {k: v for k, v in torch.cpu.get_capabilities().items() if k not in INSTRUCTIONS}
         torch.cpu.get_capabilities = lambda: abilities
+    dtype = "auto" if way == "operators" else way
     opened = open_model(DEFAULT_MODEL)
-    core, ready = load_core(lambda: opened, Settings(model=DEFAULT_MODEL), lambda event: None)
-    assert (ready.dtype == "int8") == (way == "compiled"), ready
+    core, ready = load_core(
+        lambda: opened, Settings(model=DEFAULT_MODEL, dtype=dtype), lambda event: None
+    )
+    assert way in (ready.dtype, "operators"), ready
     source = random.Random(0)
     sampling = SamplingParams(temperature=0, ignore_eos=True)
     rates: dict[str, float] = {}
@@ -124,8 +129,10 @@ def main() -> None:
         }
         for way, rates in report[name].items():
             print(f"| {name} | {way} | {' | '.join(f'{rates[kind]:,.0f}' for kind in kinds)} |")
-        ratios = [report[name]["compiled"][k] / report[name]["operators"][k] for k in kinds]
-        print(f"| | ratio | {' | '.join(f'×{ratio:.2f}' for ratio in ratios)} |", flush=True)
+        for way in WAYS[:-1]:
+            ratios = [report[name][way][k] / report[name][WAYS[-1]][k] for k in kinds]
+            told = " | ".join(f"×{ratio:.2f}" for ratio in ratios)
+            print(f"| | {way} / {WAYS[-1]} | {told} |", flush=True)
     arguments.out.write_text(json.dumps(report, indent=2) + "\n")
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Protocol
 
 from localpaged.card_parts import make_card_parts
@@ -14,7 +15,9 @@ from localpaged.config import Settings
 from localpaged.devices import Device, choose_device
 from localpaged.engine.events import LoadEvent
 from localpaged.fitting.fit import Fit
+from localpaged.memory_plan import grouped_bytes
 from localpaged.models.opened_model import OpenedModel
+from localpaged.models.weight_forms import PACKED
 
 if TYPE_CHECKING:
     import torch
@@ -24,12 +27,19 @@ if TYPE_CHECKING:
     from localpaged.engine.kv_storage import KVStorage
     from localpaged.engine.params import EngineConfig
 
+HowMade = tuple[
+    tuple[ModuleType, ...],
+    "dict[str, tuple[tuple[int, ...], torch.dtype]]",
+    "Callable[[], dict[str, torch.Tensor]]",
+]
+"""The modules that decide what weights become, what there will be, and what makes it."""
+
 OnLoad = Callable[[LoadEvent], None]
 
 SIGNS_OF_A_CARD = (Path("/proc/driver/nvidia/version"), Path("/dev/dxg"))
 """An NVIDIA driver, and that of Windows below a Linux of its own."""
 
-ROUNDING = "Rounding weights to 8 bits"
+ROUNDING = "Rounding weights to {} bits"
 
 LOOKING_S = 1.0
 """How old what is told of a card's memory may be: a picture is made after each step."""
@@ -125,11 +135,14 @@ def load_parts(
     Files that keep rounded weights may take `weights_disk_bytes`.
     Raises BadModelFile when a file has changed since the model was opened.
     """
-    if fit.formats.has_eight_bit:
+    formats = fit.formats
+    if formats.is_compiled:
         state = _rounded_weights(opened, fit, on_load, disk_bytes=weights_disk_bytes)
     else:
         state = _weights(opened, fit, layer, on_load)
     weight_bytes = sum(tensor.nbytes for tensor in {id(t): t for t in state.values()}.values())
+    if formats.has_groups:
+        weight_bytes = grouped_bytes(opened.config, weight_bytes)
     if layer is None:
         kv, runner = _on_processor(opened, fit, state, on_load)
         return LoadedParts(runner, kv, fit.engine, weight_bytes)
@@ -138,53 +151,85 @@ def load_parts(
 
 
 def _weights(
-    opened: OpenedModel, fit: Fit, layer: DeviceLayer | None, on_load: OnLoad
+    opened: OpenedModel,
+    fit: Fit,
+    layer: DeviceLayer | None,
+    on_load: OnLoad,
+    *,
+    stage: str | None = None,
 ) -> dict[str, torch.Tensor]:
+    import torch
+
     from localpaged.models.weights import load_state
 
     formats = fit.formats
     return load_state(
         opened,
-        dtype=formats.activations,
+        # norms are all that is left beside groups
+        dtype=torch.float32 if formats.has_groups else formats.activations,
         projection_dtype=formats.projections,
         with_four_bit=formats.has_four_bit,
         weights=formats.weights,
         device=None if layer is None else layer.torch_device,
-        on_progress=lambda stage, done, total: on_load(LoadEvent(stage, done, total, "bytes")),
+        on_progress=lambda own, done, total: on_load(LoadEvent(stage or own, done, total, "bytes")),
     )
 
 
 def _rounded_weights(
     opened: OpenedModel, fit: Fit, on_load: OnLoad, *, disk_bytes: int
 ) -> dict[str, torch.Tensor]:
-    """Return weights in 8 bits, as an earlier start left them or made from the model's files."""
-    from localpaged.engine import eight_bit
-    from localpaged.engine.rounded_layout import rounded_layout
-    from localpaged.models import dequantise, tensor_layout, weights
+    """Return weights in 8 or 4 bits, as an earlier start left them or made from the files."""
+    from localpaged.models import weights
     from localpaged.models.kept_weights import KeptWeights
-    from localpaged.models.unread_state import UnreadState
 
-    made_by = (eight_bit, dequantise, tensor_layout, weights)
+    how = _in_groups if fit.formats.has_groups else _in_eight_bits
+    made_by, layout, make = how(opened, fit, on_load)
     kept = KeptWeights(opened, made_by=made_by, budget_bytes=disk_bytes)
     state = kept.read(
         lambda done, total: on_load(LoadEvent(weights.LOADING, done, total, "bytes")),
-        layout=rounded_layout(
-            opened.config,
-            fit.formats.activations,
-            has_rope_factors=tensor_layout.ROPE_FACTORS in opened.places,
-        ),
+        layout=layout,
     )
     if state is None:
-        reader = weights.StateReader(
-            opened,
-            dtype=fit.formats.activations,
-            on_progress=lambda _, done, total: on_load(LoadEvent(ROUNDING, done, total, "bytes")),
-        )
-        with closing(reader):
-            state = eight_bit.to_eight_bit(opened.config, UnreadState(reader))
-            reader.check()
+        state = make()
         kept.write(state)
     return state
+
+
+def _in_groups(opened: OpenedModel, fit: Fit, on_load: OnLoad) -> HowMade:
+    import torch
+
+    from localpaged.models import dequantise, quantise, tensor_layout, weight_forms, weights
+    from localpaged.models.grouped_layout import grouped_layout
+
+    asked = fit.formats.weights
+    stage = None if asked == PACKED else ROUNDING.format(4)
+    return (
+        (quantise, weight_forms, dequantise, tensor_layout, weights),
+        grouped_layout(opened, torch.float32, asked),
+        lambda: _weights(opened, fit, None, on_load, stage=stage),
+    )
+
+
+def _in_eight_bits(opened: OpenedModel, fit: Fit, on_load: OnLoad) -> HowMade:
+    from localpaged.engine import eight_bit
+    from localpaged.engine.rounded_layout import rounded_layout
+    from localpaged.models import dequantise, tensor_layout, weights
+    from localpaged.models.unread_state import UnreadState
+
+    dtype = fit.formats.activations
+    has_rope_factors = tensor_layout.ROPE_FACTORS in opened.places
+
+    def make() -> dict[str, torch.Tensor]:
+        def tell(_: str, done: int, total: int) -> None:
+            on_load(LoadEvent(ROUNDING.format(8), done, total, "bytes"))
+
+        with closing(weights.StateReader(opened, dtype=dtype, on_progress=tell)) as reader:
+            state = eight_bit.to_eight_bit(opened.config, UnreadState(reader))
+            reader.check()
+            return state
+
+    layout = rounded_layout(opened.config, dtype, has_rope_factors=has_rope_factors)
+    return (eight_bit, dequantise, tensor_layout, weights), layout, make
 
 
 def _on_processor(
@@ -217,7 +262,7 @@ def _processor_runner(
     threads, padding_ids = torch.get_num_threads(), opened.chat.padding_ids
     # tables of angles are made for this context alone
     config = replace(opened.config, context_length=fit.engine.context_length)
-    if not fit.formats.has_eight_bit:
+    if not fit.formats.is_compiled:
         from localpaged.engine.native import NativeDecoder
 
         decoder = NativeDecoder(config, state)

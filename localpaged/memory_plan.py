@@ -50,6 +50,9 @@ MATRIX_ROUNDING_BYTES = 2 << 20
 """To which torch rounds each large tensor on a card."""
 
 
+UNRETURNED_BYTES = 64 << 20
+"""What is freed while matrices are packed goes back to the system by so much."""
+
 PINNED_ROUNDING_BYTES = 64 << 20
 """What pinned memory takes more than was asked for, at most: torch pins powers of two."""
 
@@ -152,6 +155,24 @@ def eight_bit_bytes(config: DecoderConfig) -> int:
     """
     words = config.vocab_size * config.hidden_size
     return config.num_layers * _layer_numbers(config) + (1 + 2) * words
+
+
+def grouped_bytes(config: DecoderConfig, weight_bytes: int) -> int:
+    """Return what weights in groups take where a processor computes with them; all have biases.
+
+    `weight_bytes` is what they take in those forms. A head that is made of the embeddings is packed
+    in a way of its own, 34 bytes for 32 numbers.
+    """
+    tied = config.vocab_size * config.hidden_size * 34 // 32 if config.is_tied else 0
+    outputs = config.qkv_rows + 2 * config.hidden_size + 2 * config.intermediate_size
+    return weight_bytes + tied + 4 * (config.num_layers * outputs + config.vocab_size)
+
+
+def packing_bytes(config: DecoderConfig) -> int:
+    """Return what packing weights in groups takes beside them: a matrix that is there twice, at
+    most, and what was freed and not yet given back."""
+    largest = max(config.vocab_size, 2 * config.intermediate_size) * config.hidden_size
+    return largest * 34 // 32 + UNRETURNED_BYTES
 
 
 def rounding_bytes(config: DecoderConfig) -> int:

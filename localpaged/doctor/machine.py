@@ -104,7 +104,7 @@ def format_facts(
     """Tell in which numbers a model would be computed, and why."""
     from localpaged.engine.eight_bit import has_team_steps, team_instruction
     from localpaged.fitting.formats import FAST_BFLOAT16, choose_formats
-    from localpaged.models.weight_forms import AS_FILED
+    from localpaged.models.weight_forms import AS_FILED, PACKED
 
     formats = choose_formats(opened.config, settings, room, file_form=opened.file_form)
     kv = str(formats.kv).removeprefix("torch.")
@@ -113,7 +113,7 @@ def format_facts(
         why = f"as dtype says {settings.dtype}"
         if formats.name != settings.dtype:
             why += ", with what the processor has"
-    elif formats.weights == AS_FILED:
+    elif formats.weights in (AS_FILED, PACKED):
         why = "the file has most of its weights so"
     elif room.device.is_cuda:
         why = "the card multiplies bfloat16 fastest"

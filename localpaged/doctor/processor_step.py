@@ -12,11 +12,11 @@ from localpaged.devices import choose_device
 from localpaged.doctor.fact import Fact, note, problem
 from localpaged.doctor.torch_build import TorchBuild
 from localpaged.fitting.formats import CARD_ALONE
-from localpaged.models.weight_forms import INT8
+from localpaged.models.weight_forms import INT4, INT8
 
 COMPILING_S = 15
 """What compiling takes on a processor of these years, with nothing beside it."""
-NOT_TORCHS = (*CARD_ALONE, INT8)
+NOT_TORCHS = (*CARD_ALONE, INT8, INT4)
 """Numbers that torch's operators have no steps in."""
 
 _GET_NUMBA = "Install it again: pip install --force-reinstall numba. `--dtype bfloat16` needs none."
@@ -45,7 +45,7 @@ def step_facts(settings: Settings, build: TorchBuild) -> Iterator[Fact]:
             numbers=_numbers("torch", dtype=dtype, why=why, threads=threads),
         )
         return
-    yield from _compiled(threads)
+    yield from _compiled(threads, INT4 if settings.dtype == INT4 else INT8)
 
 
 def why_not_compiled(settings: Settings) -> str:
@@ -54,7 +54,7 @@ def why_not_compiled(settings: Settings) -> str:
 
     if settings.dtype in CARD_ALONE:
         return "it is for CUDA cards"
-    if settings.dtype not in ("auto", INT8):
+    if settings.dtype not in ("auto", INT8, INT4):
         return f"dtype says {settings.dtype}"
     if team_instruction() is None:
         return f"this processor has none of {', '.join(INSTRUCTIONS.values())}"
@@ -63,11 +63,11 @@ def why_not_compiled(settings: Settings) -> str:
     return ""
 
 
-def _compiled(threads: int) -> Iterator[Fact]:
+def _compiled(threads: int, dtype: str) -> Iterator[Fact]:
     from localpaged.engine.eight_bit import team_instruction
 
     instruction = team_instruction()
-    numbers = _numbers("compiled", dtype="int8", instruction=instruction, threads=threads)
+    numbers = _numbers("compiled", dtype=dtype, instruction=instruction, threads=threads)
     try:
         from localpaged_kernels.cpu_step.compiled import is_kept, kept_in
         from localpaged_kernels.cpu_step.team import MOST_THREADS
@@ -76,8 +76,12 @@ def _compiled(threads: int) -> Iterator[Fact]:
         yield problem("step", text, _GET_NUMBA, **numbers)
         return
     numbers["threads"] = threads = min(threads, MOST_THREADS)
-    text = f"compiled, in 8 bits with {instruction}, {_threads(threads)}"
-    yield Fact("step", f"{text}, for models whose shape allows it", numbers=numbers)
+    bits = 4 if dtype == INT4 else 8
+    text = f"compiled, in {bits} bits with {instruction}, {_threads(threads)}"
+    text += ", for models whose shape allows it"
+    if bits == 8:
+        text += "; files in 4 bits stay as they are"
+    yield Fact("step", text, numbers=numbers)
     yield _kept(kept_in(), is_kept=is_kept())
 
 

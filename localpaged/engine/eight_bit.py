@@ -27,6 +27,8 @@ SMALLEST_BLOCK = 16
 """Smaller blocks spread too little."""
 
 LIMIT = 127
+GROUP = 32
+"""Numbers that share a scale where weights are in groups, see `grouped_matrix`."""
 
 ROWS_AT_ONCE = 4_096
 
@@ -43,6 +45,15 @@ def can_be_eight_bit(config: DecoderConfig) -> bool:
     widths = (config.hidden_size, config.intermediate_size, config.head_dim)
     blocks = [_block_of(width) for width in widths]
     return has_team_steps() and min(blocks) >= SMALLEST_BLOCK
+
+
+def can_be_grouped(config: DecoderConfig) -> bool:
+    """Whether this processor computes with weights in groups, and the model is whole groups."""
+    widths = (config.hidden_size, config.intermediate_size, config.num_heads * config.head_dim)
+    are_whole = (
+        all(width % GROUP == 0 for width in widths) and config.head_dim % SMALLEST_BLOCK == 0
+    )
+    return has_team_steps() and are_whole
 
 
 def has_team_steps() -> bool:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import torch
 
+from localpaged.engine.grouped_matrix import GroupedMatrix, has_groups
 from localpaged.freed_memory import give_back
 from localpaged_kernels.cpu_step.huge_pages import Room, room_for
 from localpaged_kernels.cpu_step.matrix import pack, padded_outputs
@@ -35,6 +36,15 @@ class EightBitMatrix:
         if bias is not None:
             self._biases[: self.outputs] = bias.float().numpy()
 
+    @staticmethod
+    def sizes(state: Mapping[str, torch.Tensor], name: str) -> tuple[int, int]:
+        """Return the bytes of a state dict's matrix as it is there, and of it when it is packed."""
+        numbers = state[f"{name}.eight_bit"]
+        outputs, inputs = numbers.shape
+        padded = padded_outputs(outputs)
+        notes = 2 * room_for(padded, np.float32)
+        return numbers.nbytes, room_for(padded * inputs, np.uint8) + notes
+
     @property
     def addresses(self) -> tuple[int, int, int]:
         """Where weights, scales and biases are."""
@@ -45,24 +55,22 @@ class EightBitMatrix:
         )
 
 
-def load_matrices(
-    state: dict[str, torch.Tensor], names: Sequence[str]
-) -> dict[str, EightBitMatrix]:
+Matrix = EightBitMatrix | GroupedMatrix
+
+
+def load_matrices(state: dict[str, torch.Tensor], names: Sequence[str]) -> dict[str, Matrix]:
     """Return the projections of a state dict (see `native`) in one piece of memory.
 
     Each leaves the state dict when it is there, so that none is held twice for long.
     """
-    num_bytes = 0
-    for name in names:
-        outputs, inputs = state[f"{name}.eight_bit"].shape
-        padded = padded_outputs(outputs)
-        num_bytes += room_for(padded * inputs, np.uint8) + 2 * room_for(padded, np.float32)
-    room = Room(num_bytes)
-    matrices = {}
+    kind = GroupedMatrix if has_groups(state) else EightBitMatrix
+    sizes = {name: kind.sizes(state, name) for name in names}
+    room = Room(sum(packed_bytes for _, packed_bytes in sizes.values()))
+    matrices: dict[str, Matrix] = {}
     freed_bytes = 0
     for name in names:
-        freed_bytes += state[f"{name}.eight_bit"].nbytes
-        matrices[name] = EightBitMatrix(state, name, room)
+        matrices[name] = kind(state, name, room)
+        freed_bytes += sizes[name][0]
         if freed_bytes >= GIVE_BACK_BYTES:
             give_back()
             freed_bytes = 0

@@ -1,4 +1,4 @@
-"""The decoder of a processor in 8 bits: a step is one call, in which Python is nobody's.
+"""The decoder of a processor in 8 or 4 bits: a step is one call, in which Python is nobody's.
 
 Between two steps only policy and sampler run in Python. So a screen beside it takes no more of its
 time than the processor's, and a step of few tokens takes as long as reading the weights does.
@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 
 from localpaged.decoder_config import DecoderConfig
 from localpaged.engine.batch import Batch
 from localpaged.engine.drawing import select_likeliest
 from localpaged.engine.eight_bit_matrix import load_matrices
+from localpaged.engine.grouped_matrix import Embedding, has_groups, tie_head
 from localpaged.engine.kv_storage import KVStorage, LayerKV
 from localpaged.engine.operators import torch_operators
 from localpaged.engine.team_views import Plan, plan_views, views_of
 from localpaged_kernels.cpu_step.attention import scratch_bytes
 from localpaged_kernels.cpu_step.candidates import can_select, likeliest
+from localpaged_kernels.cpu_step.group_matrix import row_bytes
 from localpaged_kernels.cpu_step.huge_pages import Room, room_for
 from localpaged_kernels.cpu_step.llvm_code import BFLOAT16, FLOAT32, INT8, LANES
 from localpaged_kernels.cpu_step.step import (
@@ -70,7 +71,7 @@ FEWEST_ROWS = 64
 
 
 class TeamDecoder:
-    """A PagedModel of a state dict in 8 bits (`eight_bit`), whose matrices it takes away.
+    """A PagedModel of a state dict whose matrices it takes away: `eight_bit`, or `grouped_matrix`.
 
     Engine thread only; weights never change. A token's hidden state depends on its own sequence
     alone, to the last bit: sums are exact or have one order, whatever else is in the batch.
@@ -83,7 +84,10 @@ class TeamDecoder:
         prepare()
         self.config = config
         self.operators = torch_operators()
-        self._embed = state["embed.weight"]
+        self._embed = Embedding(state)
+        self._has_groups = has_groups(state)
+        if self._has_groups:
+            tie_head(state)
         names = [f"layers.{i}.{name}" for i in range(config.num_layers) for name in PROJECTIONS]
         self._matrices = load_matrices(state, [*names, "head"])
         self._views, self._view_of = views_of(config, state.get("rope_factors"))
@@ -95,7 +99,8 @@ class TeamDecoder:
         self._addresses = self._told_layers()
         self._told_kv: tuple[LayerKV, ...] = ()
         self._scratch = self._tell_model(
-            turn_block=len(state["layers.0.down.turn"]), read_block=len(state.get("read.turn", ()))
+            turn_block=len(state.get("layers.0.down.turn", ())),
+            read_block=len(state.get("read.turn", ())),
         )
         self._num_rows = self._num_parts = 0
         self._rooms: dict[str, Room] = {}
@@ -106,7 +111,7 @@ class TeamDecoder:
         """See PagedModel."""
         attention, job = batch.attention, self._team.job
         assert attention.block_size == LANES
-        hidden = F.embedding(batch.token_ids, self._embed).float()
+        hidden = self._embed(batch.token_ids)
         if self.config.embed_scale != 1:
             hidden *= self.config.embed_scale
         tables = torch.cat(attention.tables).numpy()
@@ -189,6 +194,7 @@ class TeamDecoder:
             "inner": config.intermediate_size,
             "turn_block": turn_block,
             "read_block": read_block,
+            "has_groups": self._has_groups,
             "is_gelu": config.activation == "gelu_tanh",
             "norm": self._norm_address("norm.weight"),
             "outputs": head.padded,
@@ -229,13 +235,16 @@ class TeamDecoder:
         self._make(
             "rows",
             normed=(count * config.hidden_size, np.float32),
-            rounded=(count * max(matrix.inputs for matrix in matrices), np.int8),
+            rounded=(count * self._rounded_bytes(max(m.inputs for m in matrices)), np.int8),
             scales=(count, np.float32),
             sums=(count, np.int32),
             qkv=(count * qkv.padded, np.float32),
             attended=(count * config.num_heads * config.head_dim, np.float32),
             wide=(count * max(o.padded, gate_up.padded), np.float32),
         )
+
+    def _rounded_bytes(self, width: int) -> int:
+        return row_bytes(width) if self._has_groups else width
 
     def _make_parts(self, count: int) -> None:
         """Have memory for so many parts of attention that are put together."""

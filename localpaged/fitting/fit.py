@@ -19,7 +19,9 @@ from localpaged.memory_plan import (
     card_working_bytes,
     eight_bit_bytes,
     graph_bytes,
+    grouped_bytes,
     packed_working_bytes,
+    packing_bytes,
     processor_working_bytes,
     rounding_bytes,
 )
@@ -157,6 +159,9 @@ def fixed_plan(opened: ModelSize, formats: NumberFormats, room: Room, steps: Ste
         )
     if formats.has_eight_bit:
         weights = eight_bit_bytes(config) + rounding_bytes(config)
+    elif formats.has_groups:
+        norms_are_wide = opened.weight_bytes(4, formats.weights)
+        weights = grouped_bytes(config, norms_are_wide) + packing_bytes(config)
     elif formats.has_four_bit:
         # they are the file's own numbers; the dense ones are counted at their widest
         weights += opened.file_bytes

@@ -9,14 +9,22 @@ from localpaged.config import Settings
 from localpaged.decoder_config import DecoderConfig
 from localpaged.errors import ConfigError
 from localpaged.fitting.room import Room
-from localpaged.models.weight_forms import AS_FILED, DENSE, INT4, INT8, Asked, Form
+from localpaged.models.weight_forms import (
+    AS_FILED,
+    DENSE,
+    INT4,
+    INT8,
+    PACKED,
+    Asked,
+    Form,
+)
 
 if TYPE_CHECKING:
     import torch
 
 WIDE_SHARE_OF_FREE_MEMORY = 0.25
 FAST_BFLOAT16 = ("amx_bf16", "avx512_bf16", "bf16")
-CARD_ALONE = ("float16", "fp8", INT4)
+CARD_ALONE = ("float16", "fp8")
 """Formats that only a card computes in."""
 
 
@@ -26,8 +34,9 @@ class NumberFormats:
 
     `kv` is what K and V are kept in, `projections` the weight matrices. With `has_four_bit`,
     4-bit weights stay 4-bit for small batches; with `has_eight_bit`, weights are rounded to 8 bits
-    after they were read: both are the processor's. On a card `weights` are what matrices are kept
-    in, and most of them are `main`.
+    after they were read; with `has_groups`, they are computed with in groups: all three are the
+    processor's. On a card, and in groups, `weights` are what matrices are kept in, and most of them
+    are `main`.
     """
 
     activations: torch.dtype
@@ -35,8 +44,14 @@ class NumberFormats:
     kv: torch.dtype
     has_four_bit: bool
     has_eight_bit: bool = False
+    has_groups: bool = False
     weights: Asked = DENSE
     main: Form = DENSE
+
+    @property
+    def is_compiled(self) -> bool:
+        """Whether a step is one call of compiled code: the processor's, in 8 bits or in groups."""
+        return self.has_eight_bit or self.has_groups
 
     @property
     def name(self) -> str:
@@ -63,7 +78,7 @@ def choose_formats(
                 f"{name} {chosen} is for CUDA cards; the processor computes here.",
                 hint=f"Leave out {name}; `localpaged doctor` tells why no card is used.",
             )
-    return _on_processor(config, settings, room)
+    return _on_processor(config, settings, room, file_form)
 
 
 def _on_card(settings: Settings, file_form: Form) -> NumberFormats:
@@ -84,7 +99,9 @@ def _on_card(settings: Settings, file_form: Form) -> NumberFormats:
     return NumberFormats(dtype, dtype, kv, has_four_bit=False, weights=weights, main=main)
 
 
-def _on_processor(config: DecoderConfig, settings: Settings, room: Room) -> NumberFormats:
+def _on_processor(
+    config: DecoderConfig, settings: Settings, room: Room, file_form: Form
+) -> NumberFormats:
     import torch
 
     from localpaged.engine.eight_bit import can_be_eight_bit
@@ -92,8 +109,13 @@ def _on_processor(config: DecoderConfig, settings: Settings, room: Room) -> Numb
 
     abilities = torch.cpu.get_capabilities()
     is_fast = any(abilities.get(name) for name in FAST_BFLOAT16)
-    if settings.dtype == INT8 and not can_be_eight_bit(config):
-        raise _no_eight_bit(settings)
+    if (weights := _in_groups(config, settings, file_form)) != DENSE:
+        kv = _kv_dtype(settings, torch.bfloat16)
+        return NumberFormats(
+            torch.bfloat16, torch.bfloat16, kv, False, has_groups=True, weights=weights, main=INT4
+        )
+    if settings.dtype == INT4 or (settings.dtype == INT8 and not can_be_eight_bit(config)):
+        raise _no_few_bits(settings)
     if settings.dtype in ("auto", INT8) and can_be_eight_bit(config):
         kv = _kv_dtype(settings, torch.bfloat16)
         return NumberFormats(
@@ -115,7 +137,21 @@ def _on_processor(config: DecoderConfig, settings: Settings, room: Room) -> Numb
     )
 
 
-def _no_eight_bit(settings: Settings) -> ConfigError:
+def _in_groups(config: DecoderConfig, settings: Settings, file_form: Form) -> Asked:
+    """Return what matrices are kept in where they are computed with in groups; else DENSE.
+
+    A file's 4 bits stay as they are: an answer is written faster, and memory is half as much.
+    """
+    from localpaged.engine.eight_bit import can_be_grouped
+
+    if settings.dtype not in ("auto", INT4) or not can_be_grouped(config):
+        return DENSE
+    if file_form == INT4:
+        return PACKED
+    return INT4 if settings.dtype == INT4 else DENSE
+
+
+def _no_few_bits(settings: Settings) -> ConfigError:
     from localpaged.engine.eight_bit import has_team_steps
 
     name = settings.origin("dtype")
@@ -125,7 +161,7 @@ def _no_eight_bit(settings: Settings) -> ConfigError:
         else "this processor has neither AVX2 nor anything newer"
     )
     return ConfigError(
-        f"{name} int8 cannot be computed on the processor: {why}.",
+        f"{name} {settings.dtype} cannot be computed on the processor: {why}.",
         hint=f"Leave out {name} for what is fastest here.",
     )
 

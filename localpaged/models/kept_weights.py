@@ -199,7 +199,13 @@ def _read(
     """Return a file's tensors. Raises OSError, and ModelError where they are not what they were."""
     import torch
 
-    dtypes = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16, "I8": torch.int8}
+    dtypes = {
+        "F32": torch.float32,
+        "F16": torch.float16,
+        "BF16": torch.bfloat16,
+        "I8": torch.int8,
+        "U8": torch.uint8,
+    }
     places = safetensors_file_places(path, dtypes=tuple(ITEM_BYTES))
     file = source_file(path)
     if {name: (place.shape, dtypes[place.type]) for name, place in places.items()} != layout:

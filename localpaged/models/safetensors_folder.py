@@ -22,7 +22,7 @@ SINGLE = "model.safetensors"
 MAX_HEADER_BYTES = 32 * 2**20
 MAX_INDEX_BYTES = 32 * 2**20
 DTYPES = ("F32", "F16", "BF16")
-ITEM_BYTES = {"F32": 4, "F16": 2, "BF16": 2, "I8": 1}
+ITEM_BYTES = {"F32": 4, "F16": 2, "BF16": 2, "I8": 1, "U8": 1}
 
 _FETCH_HINT = "Fetch the model again, all of its files."
 

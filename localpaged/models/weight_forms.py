@@ -14,13 +14,15 @@ from localpaged.models.tensor_layout import FusedTensor
 Form = Literal["dense", "int8", "int4"]
 """16 or 32 bits for each number, or groups of 32 numbers that share a scale."""
 
-Asked = Literal["dense", "int8", "int4", "file"]
-"""A form for all matrices, or for each the one that its file has it in."""
+Asked = Literal["dense", "int8", "int4", "file", "packed"]
+"""A form for all matrices, or for each the one that its file has it in: dense ones too, or those
+in 8 bits."""
 
 DENSE: Form = "dense"
 INT8: Form = "int8"
 INT4: Form = "int4"
 AS_FILED: Asked = "file"
+PACKED: Asked = "packed"
 
 GROUP = 32
 GROUP_BYTES: Mapping[Form, int] = {INT8: 32 + 2, INT4: 16 + 4}
@@ -44,12 +46,12 @@ def form_of(
     is_matrix = fused.projection or fused.name in (EMBEDDINGS, HEAD)
     if asked == DENSE or not is_matrix or fused.shape[1] % GROUP:
         return DENSE
-    if asked != AS_FILED:
+    if asked not in (AS_FILED, PACKED):
         is_head = fused.name == (EMBEDDINGS if is_tied else HEAD)
         return INT8 if is_head or asked == INT8 else INT4
     found = set(types)
     if found <= PLAIN_TYPES:
-        return DENSE
+        return INT8 if asked == PACKED else DENSE
     return INT4 if found <= FOUR_BIT_TYPES else INT8
 
 

@@ -53,7 +53,7 @@ def ask(url: str, text: str, *, model: str = "fake-model", **fields: Any) -> Any
 @pytest.mark.model
 def test_the_default_model_answers(ready_home):
     with serving() as (process, url):
-        question = "What is the capital of France?"
+        question = "Name the capital of France."
         answer = ask(url, question, model=MODEL, temperature=0, max_tokens=20)
         again = ask(url, question, model=MODEL, temperature=0, max_tokens=1)
         process.send_signal(signal.SIGINT)

@@ -19,18 +19,18 @@ def told(look, environment):
 
 
 def test_a_variable_is_named(look, model):
-    environment = {"LOCALPAGED_MODEL": str(model), "LOCALPAGED_DTYPE": "int4"}
+    environment = {"LOCALPAGED_MODEL": str(model), "LOCALPAGED_DTYPE": "float16"}
     text = told(look, environment)
-    assert "LOCALPAGED_DTYPE int4 is for CUDA cards" in text
+    assert "LOCALPAGED_DTYPE float16 is for CUDA cards" in text
     assert "Leave out LOCALPAGED_DTYPE" in text
     assert "--dtype" not in text
 
 
 def test_a_key_of_the_config_file_is_named(look, model):
     paths.ensure_private_dir(paths.config_dir())
-    paths.config_file().write_text('[engine]\ndtype = "int4"\n')
+    paths.config_file().write_text('[engine]\ndtype = "float16"\n')
     text = told(look, {"LOCALPAGED_MODEL": str(model)})
-    assert f"engine.dtype in {paths.config_file()} int4 is for CUDA cards" in text
+    assert f"engine.dtype in {paths.config_file()} float16 is for CUDA cards" in text
     assert "--dtype" not in text
 
 

@@ -104,7 +104,7 @@ def test_torchs_operators_are_told_with_the_reason(monkeypatch, abilities, setti
 @pytest.mark.parametrize(
     ("abilities", "dtype", "why"),
     [
-        ({"avx512_vnni": True}, "int4", "it is for CUDA cards"),
+        ({}, "int4", "this processor has none of AVX-"),
         ({"avx512_vnni": True}, "float16", "it is for CUDA cards"),
         ({}, "int8", "this processor has none of AVX-"),
     ],
@@ -119,6 +119,12 @@ def test_what_the_processor_has_no_steps_in_is_told_as_that(monkeypatch, abiliti
 def test_eight_bits_that_are_asked_for_are_the_compiled_step(monkeypatch, kept_in):
     build = on_processor(monkeypatch, {"avx512_vnni": True})
     assert facts_of(build, dtype="int8") == facts_of(build)
+
+
+def test_four_bits_that_are_asked_for_are_told(monkeypatch, kept_in):
+    fact = facts_of(on_processor(monkeypatch, {"avx512_vnni": True}), dtype="int4")["step"]
+    assert (fact.numbers["form"], fact.numbers["dtype"]) == ("compiled", "int4")
+    assert "in 4 bits with AVX-512 VNNI" in fact.value
 
 
 def test_a_system_without_the_calls_has_torchs_operators(monkeypatch):

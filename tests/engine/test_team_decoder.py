@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from localpaged.engine.eight_bit import can_be_eight_bit, to_eight_bit
+from localpaged.engine.eight_bit import can_be_eight_bit, can_be_grouped, to_eight_bit
 from localpaged.models.open_model import open_model
 from localpaged.models.weights import load_state
 from testkit.decoders import needs_eight_bit
@@ -35,13 +35,22 @@ def opened(request, tmp_path_factory):
     folder = tmp_path_factory.mktemp("m") / request.param
     overrides = {"max_position_embeddings": 256, "head_dim": 16}
     opened = open_model(save_tiny_model(folder, request.param, **overrides))
-    assert can_be_eight_bit(opened.config)
+    assert can_be_eight_bit(opened.config) and can_be_grouped(opened.config)
     return opened
 
 
-def make(opened, threads=2):
-    state = load_state(opened, dtype=torch.float32)
-    return TeamDecoder(opened.config, to_eight_bit(opened.config, state), threads=threads)
+@pytest.fixture(params=["eight bits", "four bits"])
+def make(request):
+    """Return what makes a model's decoder in one of the forms that a team computes with."""
+
+    def made(opened, threads=2):
+        if request.param == "four bits":
+            state = load_state(opened, dtype=torch.float32, weights="int4")
+        else:
+            state = to_eight_bit(opened.config, load_state(opened, dtype=torch.float32))
+        return TeamDecoder(opened.config, state, threads=threads)
+
+    return made
 
 
 def ids_of(opened, seed=0):
@@ -50,7 +59,7 @@ def ids_of(opened, seed=0):
 
 
 @pytest.mark.parametrize("kv_dtype", [torch.float32, torch.bfloat16, torch.int8], ids=str)
-def test_a_token_is_the_same_to_the_last_bit_however_it_was_read(opened, kv_dtype):
+def test_a_token_is_the_same_to_the_last_bit_however_it_was_read(opened, make, kv_dtype):
     decoder, ids, others = make(opened), ids_of(opened), ids_of(opened, 1)
     whole = Sequences(decoder, kv_dtype).step((0, ids, 0, LENGTH))[0]
     pieces = Sequences(decoder, kv_dtype)
@@ -67,7 +76,7 @@ def test_a_token_is_the_same_to_the_last_bit_however_it_was_read(opened, kv_dtyp
 
 
 @pytest.mark.parametrize("threads", [1, 3, 8])
-def test_it_is_the_same_on_any_number_of_threads(opened, threads):
+def test_it_is_the_same_on_any_number_of_threads(opened, make, threads):
     ids = ids_of(opened)
     expected = Sequences(make(opened, 2)).step((0, ids, 0, LENGTH))[0]
     decoder = make(opened, threads)
@@ -92,7 +101,7 @@ def until(is_so, seconds=20):
 
 
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="nobody tells descriptors here")
-def test_threads_and_their_pipes_end_with_the_decoder(opened):
+def test_threads_and_their_pipes_end_with_the_decoder(opened, make):
     gc.collect()
     assert until(lambda: not team_threads())
     before = num_descriptors()
@@ -105,7 +114,7 @@ def test_threads_and_their_pipes_end_with_the_decoder(opened):
     assert until(lambda: not team_threads() and num_descriptors() == before)
 
 
-def test_two_decoders_do_not_meet(opened):
+def test_two_decoders_do_not_meet(opened, make):
     first, second = make(opened), make(opened, 3)
     ids = ids_of(opened)
     expected = Sequences(first).step((0, ids, 0, 50))[0]
@@ -114,7 +123,7 @@ def test_two_decoders_do_not_meet(opened):
         assert torch.equal(Sequences(first).step((0, ids, 0, 50))[0], expected)
 
 
-def test_signals_wake_nobody_for_nothing(opened):
+def test_signals_wake_nobody_for_nothing(opened, make):
     decoder, ids = make(opened, 3), ids_of(opened)
     expected = Sequences(decoder).step((0, ids, 0, 20))[0]
     heard = []
@@ -140,7 +149,7 @@ def test_a_process_ends_beside_a_living_team():
     assert (done.returncode, done.stdout, done.stderr) == (0, "ready\n", "")
 
 
-def test_a_step_ends_while_others_want_the_processor(opened):
+def test_a_step_ends_while_others_want_the_processor(opened, make):
     busy = [
         subprocess.Popen([sys.executable, "-c", "while True: pass"])
         for _ in range(2 * (os.cpu_count() or 1))

@@ -9,7 +9,7 @@ import torch
 from localpaged.decoder_config import DecoderConfig
 from localpaged.engine.eight_bit import can_be_eight_bit, hadamard, to_eight_bit, turn
 from testkit.attention_inputs import build
-from testkit.decoders import needs_eight_bit
+from testkit.decoders import in_groups, needs_eight_bit
 from testkit.plain_decoder import PlainDecoder, random_state
 
 pytest.importorskip("numba")
@@ -82,8 +82,21 @@ def config(request):
     return KINDS[request.param]
 
 
-def make(config, threads=2):
-    return TeamDecoder(config, to_eight_bit(config, random_state(config)), threads=threads)
+@pytest.fixture(params=["eight bits", "four bits"])
+def form(request):
+    return request.param
+
+
+@pytest.fixture
+def make(form):
+    """Return what makes the decoder of a config in one of the forms that a team computes with."""
+
+    def made(config, threads=2):
+        state = random_state(config)
+        packed = in_groups(state)[0] if form == "four bits" else to_eight_bit(config, state)
+        return TeamDecoder(config, packed, threads=threads)
+
+    return made
 
 
 def ids_of(seed=0):
@@ -95,11 +108,13 @@ def error(found, wanted):
     return float((found - wanted).norm(dim=1).div(wanted.norm(dim=1)).median())
 
 
-def test_hidden_states_and_logits_are_those_of_plain_math_but_for_rounding(config):
-    plain, team = PlainDecoder(config, random_state(config)), make(config)
+def test_hidden_states_and_logits_are_those_of_plain_math_but_for_rounding(config, make, form):
+    in_few = form == "four bits"
+    state = in_groups(random_state(config))[1] if in_few else random_state(config)
+    plain, team = PlainDecoder(config, state), make(config)
     wanted = plain.forward(ids_of())
     found = Sequences(team, torch.float32).step((0, ids_of(), 0, LENGTH))[0]
-    is_turned = not config.has_post_norms
+    is_turned = not (in_few or config.has_post_norms)
     assert error(turn(found, hadamard(32)) if is_turned else found, wanted) < 0.04
     assert error(team.logits(found[-50:]), plain.logits(wanted[-50:])) < 0.05
 
@@ -125,7 +140,7 @@ def test_a_part_of_a_family_that_is_left_out_would_show(part):
 
 
 @pytest.mark.parametrize("kv_dtype", [torch.float32, torch.bfloat16, torch.int8], ids=str)
-def test_a_token_is_the_same_to_the_last_bit_however_it_was_read(config, kv_dtype):
+def test_a_token_is_the_same_to_the_last_bit_however_it_was_read(config, make, kv_dtype):
     decoder, ids, others = make(config), ids_of(), ids_of(1)
     whole = Sequences(decoder, kv_dtype).step((0, ids, 0, LENGTH))[0]
     pieces = Sequences(decoder, kv_dtype)
@@ -138,7 +153,7 @@ def test_a_token_is_the_same_to_the_last_bit_however_it_was_read(config, kv_dtyp
         assert torch.equal(beside.step(*rows)[1], whole[at : at + 1])
 
 
-def test_angles_that_are_made_when_they_are_needed_are_the_same(config, monkeypatch):
+def test_angles_that_are_made_when_they_are_needed_are_the_same(config, make, monkeypatch):
     expected = Sequences(make(config)).step((0, ids_of(), 0, LENGTH))[0]
     monkeypatch.setattr(team_views, "FIRST_POSITIONS", 16)
     sequences = Sequences(make(config))
@@ -156,7 +171,7 @@ def test_units_of_a_window_that_all_fit_into_are_planned_once():
 
 
 @pytest.mark.parametrize("threads", [1, 3])
-def test_it_is_the_same_on_any_number_of_threads(config, threads):
+def test_it_is_the_same_on_any_number_of_threads(config, make, threads):
     expected = Sequences(make(config, 2)).step((0, ids_of(), 0, LENGTH))[0]
     decoder = make(config, threads)
     found = Sequences(decoder).step((0, ids_of(), 0, LENGTH))[0]

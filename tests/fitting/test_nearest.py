@@ -256,10 +256,10 @@ def test_eight_bits_are_refused_on_a_processor_that_cannot(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "asked", [{"dtype": "float16"}, {"dtype": "int4"}, {"kv_dtype": "float16"}, {"kv_dtype": "fp8"}]
+    "asked", [{"dtype": "float16"}, {"kv_dtype": "float16"}, {"kv_dtype": "fp8"}]
 )
 def test_what_only_a_card_computes_in_is_refused_on_the_processor(asked):
-    with pytest.raises(ConfigError, match=r"(float16|fp8|int4) is for CUDA cards"):
+    with pytest.raises(ConfigError, match=r"(float16|fp8) is for CUDA cards"):
         require_fit(BIG, Settings("m", **asked), processor(60))
 
 

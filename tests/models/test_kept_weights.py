@@ -365,8 +365,9 @@ def test_they_go_with_the_model(folder):
 
 
 @needs_eight_bit
-def test_a_second_start_rounds_nothing_and_answers_the_same(folder):
-    settings = Settings(str(folder), context_tokens=256, weights_disk_bytes=MANY)
+@pytest.mark.parametrize(("dtype", "bits"), [("auto", 8), ("int4", 4)])
+def test_a_second_start_rounds_nothing_and_answers_the_same(folder, dtype, bits):
+    settings = Settings(str(folder), context_tokens=256, weights_disk_bytes=MANY, dtype=dtype)
     stages, answers = [], []
     for _ in range(2):
         told = []
@@ -375,6 +376,6 @@ def test_a_second_start_rounds_nothing_and_answers_the_same(folder):
         stages.append({event.stage for event in told})
         asked = make_request("a", [3, 1, 4, 1, 5, 9], max_tokens=24)
         answers.append(run(core, [asked])["a"].token_ids)
-    assert "Rounding weights to 8 bits" in stages[0]
-    assert "Rounding weights to 8 bits" not in stages[1]
+    assert f"Rounding weights to {bits} bits" in stages[0]
+    assert f"Rounding weights to {bits} bits" not in stages[1]
     assert answers[0] == answers[1]

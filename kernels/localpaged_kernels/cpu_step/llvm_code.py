@@ -123,13 +123,19 @@ class Code:
         builder = self._builder
         return builder.select(builder.fcmp_ordered(">", a, b), a, b)
 
+    def higher(self, a: Any, b: Any) -> Any:
+        """Return the larger integers of two."""
+        return self._builder.select(self._builder.icmp_signed(">", a, b), a, b)
+
     def largest(self, vector: Any) -> Any:
-        """Return the largest of a vector's numbers."""
-        return self._folded(vector, self.larger)
+        """Return the largest of a vector's numbers, which are float32 or integers."""
+        is_whole = vector.type.element == I32
+        return self._folded(vector, self.higher if is_whole else self.larger)
 
     def total(self, vector: Any) -> Any:
         """Return the sum of a vector's numbers, added pair by pair."""
-        return self._folded(vector, self._builder.fadd)
+        is_whole = vector.type.element == I32
+        return self._folded(vector, self._builder.add if is_whole else self._builder.fadd)
 
     def _folded(self, vector: Any, join: Callable[[Any, Any], Any]) -> Any:
         builder, width = self._builder, LANES

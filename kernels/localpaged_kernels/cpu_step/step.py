@@ -7,6 +7,7 @@ from numba import njit
 
 from localpaged_kernels.cpu_step.attention import attend, merge_parts
 from localpaged_kernels.cpu_step.compiled import compiled
+from localpaged_kernels.cpu_step.group_matrix import multiply_groups, round_groups
 from localpaged_kernels.cpu_step.llvm_code import LANES
 from localpaged_kernels.cpu_step.matrix import multiply
 from localpaged_kernels.cpu_step.memory import i64
@@ -32,6 +33,8 @@ ATTN_NORM, ATTN_POST_NORM, MLP_NORM, MLP_POST_NORM = range(17, 21)
 LAYER_SIZE = 21
 """What belongs to a layer: addresses of weights, scales and biases of four matrices, then these.
 
+A matrix in groups has the number of its bits where others have the address of their scales.
+
 VIEW is which of the jobs the layer does. Norms that have no weights, or none left, are 0.
 """
 
@@ -47,7 +50,7 @@ _ADDRESSES = (
 _SIZES = (
     "kind", "rows", "layers", "width", "heads", "kv_heads", "head_dim", "inner", "turn_block",
     "window", "kv_kind", "kv_item_bytes", "num_units", "scratch_bytes", "outputs", "qkv_outputs",
-    "o_outputs", "gate_up_outputs", "is_gelu", "read_block",
+    "o_outputs", "gate_up_outputs", "is_gelu", "read_block", "has_groups",
 )  # fmt: skip
 JOB = np.dtype(
     [(name, np.int64) for name in (*_ADDRESSES, *_SIZES)]
@@ -56,7 +59,8 @@ JOB = np.dtype(
 """What a step is about; addresses first. VIEWS of it are written by whoever has the team.
 
 What a projection reads of the hidden states is turned by `read_block`s, unless that is 0: then they
-are turned themselves. `cos` and caps are 0 where nothing is rotated, or capped.
+are turned themselves. `cos` and caps are 0 where nothing is rotated, or capped. With `has_groups`
+matrices and rows are in groups of 32 (`group_matrix`), rows in `rounded` alone; nothing is turned.
 """
 
 
@@ -88,11 +92,11 @@ def _work(jobs, sync, threads, thread):
             layer = job.layer_addresses + 8 * LAYER_SIZE * n
             _layer(jobs[number_at(layer, VIEW)], sync, threads, thread, layer)
     elif job.kind == HEAD:
-        for row in range(thread, job.rows, threads):
+        for row in _own_rows(job, threads, thread):
             _norm_and_round(job, row, job.norm)
         meet(sync, threads)
-        multiply(
-            sync, threads, job.rounded, job.scales, job.sums, job.rows, job.width,
+        _multiply(
+            job, sync, threads, job.width,
             job.head_weights, job.head_scales, job.head_biases, job.logits, job.outputs,
         )  # fmt: skip
         if job.logit_cap > 0:
@@ -104,12 +108,12 @@ def _work(jobs, sync, threads, thread):
 @njit(nogil=True)
 def _layer(job, sync, threads, thread, layer):
     scratch = job.scratch + thread * job.scratch_bytes
-    for row in range(thread, job.rows, threads):
+    for row in _own_rows(job, threads, thread):
         _norm_and_round(job, row, number_at(layer, ATTN_NORM))
     meet(sync, threads)
     _project(job, sync, threads, layer, QKV, job.width, job.qkv, job.qkv_outputs)
     meet(sync, threads)
-    for row in range(thread, job.rows, threads):
+    for row in _own_rows(job, threads, thread):
         _write_kv(job, row, layer)
     meet(sync, threads)
     kv, kv_scales = number_at(layer, KV), number_at(layer, KV_SCALES)
@@ -118,7 +122,7 @@ def _layer(job, sync, threads, thread, layer):
         attend(job, unit, kv, kv_scales, scratch)
         unit = claim(sync, 1)
     meet(sync, threads)
-    for row in range(thread, job.rows, threads):
+    for row in _own_rows(job, threads, thread):
         if number_at(job.num_parts, row):
             for head in range(job.heads):
                 merge_parts(job, row, head, scratch)
@@ -127,24 +131,25 @@ def _layer(job, sync, threads, thread, layer):
     meet(sync, threads)
     _project(job, sync, threads, layer, O, job.heads * job.head_dim, job.wide, job.o_outputs)
     meet(sync, threads)
-    for row in range(thread, job.rows, threads):
+    for row in _own_rows(job, threads, thread):
         _add(job, row, number_at(layer, ATTN_POST_NORM))
         _norm_and_round(job, row, number_at(layer, MLP_NORM))
     meet(sync, threads)
     _project(job, sync, threads, layer, GATE_UP, job.width, job.wide, job.gate_up_outputs)
     meet(sync, threads)
-    for row in range(thread, job.rows, threads):
+    for row in _own_rows(job, threads, thread):
         place = job.wide + 4 * row * job.gate_up_outputs
         if job.is_gelu:
             gate_gelu(place, job.inner)
         else:
             gate_silu(place, job.inner)
-        turn_row(place, job.inner, job.turn_block)
+        if job.turn_block:
+            turn_row(place, job.inner, job.turn_block)
         _round(job, row, place, job.inner)
     meet(sync, threads)
     _project(job, sync, threads, layer, DOWN, job.inner, job.wide, job.o_outputs)
     meet(sync, threads)
-    for row in range(thread, job.rows, threads):
+    for row in _own_rows(job, threads, thread):
         _add(job, row, number_at(layer, MLP_POST_NORM))
 
 
@@ -179,16 +184,35 @@ def _cap_logits(job, threads, thread):
 
 @njit(nogil=True)
 def _round(job, row, place, width):
-    round_row(place, width, job.rounded + row * width, job.scales, job.sums, row)
+    if job.has_groups:
+        round_groups(place, width, job.rounded, job.rows, row)
+    else:
+        round_row(place, width, job.rounded + row * width, job.scales, job.sums, row)
 
 
 @njit(nogil=True)
 def _project(job, sync, threads, layer, matrix, inputs, out, outputs):
     fields = i64(layer + 8 * 3 * matrix, 3)
-    multiply(
-        sync, threads, job.rounded, job.scales, job.sums, job.rows, inputs,
-        fields[0], fields[1], fields[2], out, outputs,
-    )  # fmt: skip
+    _multiply(job, sync, threads, inputs, fields[0], fields[1], fields[2], out, outputs)
+
+
+@njit(nogil=True)
+def _multiply(job, sync, threads, inputs, weights, scales, biases, out, outputs):
+    if job.has_groups:
+        multiply_groups(
+            sync, threads, job.rounded, job.rows, inputs, scales, weights, biases, out, outputs
+        )
+    else:
+        multiply(
+            sync, threads, job.rounded, job.scales, job.sums, job.rows, inputs,
+            weights, scales, biases, out, outputs,
+        )  # fmt: skip
+
+
+@njit(nogil=True)
+def _own_rows(job, threads, thread):
+    """Return the rows of a thread: neighbours, as in groups they are written side by side."""
+    return range(job.rows * thread // threads, job.rows * (thread + 1) // threads)
 
 
 @njit(nogil=True)

@@ -21,7 +21,10 @@ from localpaged.engine.params import EngineConfig
 from localpaged.engine.runner import ModelRunner
 from localpaged.engine.team_decoder import TeamDecoder
 from localpaged.models.open_model import open_model
+from localpaged.models.quantise import rounded
+from localpaged.models.weight_forms import Form
 from localpaged.models.weights import load_state
+from localpaged_kernels.quantised_linear.reference import QuantisedMatrix, dequantise
 
 
 def load_decoder(
@@ -79,3 +82,21 @@ def make_decoder_core(
         ModelRunner(decoder, kv) if make_runner is None else make_runner(kv),
         Vocabulary(token_bytes or (b"x",) * decoder.config.vocab_size, eos_ids),
     )
+
+
+def in_groups(
+    state: dict[str, torch.Tensor], form: Form = "int4"
+) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]:
+    """Return a state dict with its matrices in groups, embeddings and head in 8 bits, and that
+    with the same numbers as dense matrices."""
+    packed, dense = {}, {}
+    for name, tensor in state.items():
+        stem = name.removesuffix(".weight")
+        if tensor.dim() < 2:
+            packed[name] = dense[name] = tensor
+            continue
+        own: Form = "int8" if stem in ("embed", "head") else form
+        numbers, scales = rounded(tensor.float(), own)
+        packed |= {f"{stem}.{own}": numbers, f"{stem}.{own}_scales": scales}
+        dense[name] = dequantise(QuantisedMatrix(numbers, scales, tensor.shape[1]))
+    return packed, dense
