@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
 WIDE_SHARE_OF_FREE_MEMORY = 0.25
 FAST_BFLOAT16 = ("amx_bf16", "avx512_bf16", "bf16")
+LARGE_MODEL = 1 << 29
+"""From so many numbers on, a processor keeps the 4 bits of a model's file unless told otherwise."""
+
 CARD_ALONE = ("float16", "fp8")
 """Formats that only a card computes in."""
 
@@ -140,15 +143,18 @@ def _on_processor(
 def _in_groups(config: DecoderConfig, settings: Settings, file_form: Form) -> Asked:
     """Return what matrices are kept in where they are computed with in groups; else DENSE.
 
-    A file's 4 bits stay as they are: an answer is written faster, and memory is half as much.
+    The 4 bits of a large model's file stay as they are: an answer is written faster, in half the
+    memory. Of a small one neither is much, and prompts would be read more slowly.
     """
     from localpaged.engine.eight_bit import can_be_grouped
+    from localpaged.models.opened_model import count_parameters
 
-    if settings.dtype not in ("auto", INT4) or not can_be_grouped(config):
+    is_wanted = settings.dtype == INT4
+    if settings.dtype == "auto":
+        is_wanted = file_form == INT4 and count_parameters(config) >= LARGE_MODEL
+    if not is_wanted or not can_be_grouped(config):
         return DENSE
-    if file_form == INT4:
-        return PACKED
-    return INT4 if settings.dtype == INT4 else DENSE
+    return PACKED if file_form == INT4 else INT4
 
 
 def _no_few_bits(settings: Settings) -> ConfigError:

@@ -11,11 +11,12 @@ from localpaged.engine.native import NativeDecoder
 from localpaged.engine_factory import load_core
 from localpaged.errors import ConfigError
 from localpaged.fitting.fit import fit_of
-from localpaged.fitting.formats import choose_formats
+from localpaged.fitting.formats import LARGE_MODEL, choose_formats
 from localpaged.fitting.room import room_on
 from localpaged.memory_plan import grouped_bytes
 from localpaged.models.grouped_layout import grouped_layout
 from localpaged.models.open_model import open_model
+from localpaged.models.opened_model import count_parameters
 from localpaged.models.weights import load_state
 from testkit.decoders import make_decoder_core, needs_eight_bit
 from testkit.engine_runs import make_request, run
@@ -39,7 +40,7 @@ def file_of(tmp_path, quantisation, family="llama", **overrides):
 
 def loaded(opened, **settings):
     events = []
-    asked = Settings(str(opened.source), context_tokens=256, **settings)
+    asked = Settings(str(opened.source), dtype="int4", context_tokens=256, **settings)
     core, ready = load_core(lambda: opened, asked, events.append)
     return core, ready, {event.stage for event in events}
 
@@ -95,10 +96,22 @@ def test_which_form_is_taken_follows_from_the_file_and_what_is_asked(tmp_path):
         formats = choose_formats(opened.config, settings, room_on(), file_form=opened.file_form)
         return formats.name, formats.has_groups, formats.weights
 
-    assert told(four) == told(four, "int4") == ("int4", True, "packed")
-    assert told(four, "int8") == told(eight) == told(eight, "int8") == ("int8", False, "dense")
+    assert told(four, "int4") == ("int4", True, "packed")
+    for opened, dtype in ((four, "auto"), (four, "int8"), (eight, "auto"), (eight, "int8")):
+        assert told(opened, dtype) == ("int8", False, "dense")
     assert told(eight, "int4") == ("int4", True, "int4")
     assert told(four, "bfloat16")[:2] == ("bfloat16", False)
+
+
+@pytest.mark.parametrize(("vocab_size", "is_large"), [(100_000, True), (4_000, False)])
+def test_large_models_keep_their_files_bits(tmp_path, vocab_size, is_large):
+    small = file_of(tmp_path, "Q4_1").config
+    config = replace(small, vocab_size=vocab_size, hidden_size=4_096)
+    assert (count_parameters(config) >= LARGE_MODEL) is is_large
+    formats = choose_formats(config, Settings("m"), room_on(), file_form="int4")
+    assert formats.name == ("int4" if is_large else "int8")
+    formats = choose_formats(config, Settings("m"), room_on(), file_form="int8")
+    assert formats.name == "int8"
 
 
 def test_kv_of_4_bits_is_not_that_of_8(tmp_path):
@@ -126,7 +139,7 @@ def test_what_is_planned_is_what_is_taken(tmp_path, is_tied):
     core, _, _ = loaded(opened)
     planned = grouped_bytes(opened.config, opened.weight_bytes(4, "packed"))
     assert core.snapshot().weight_bytes == planned
-    settings = Settings("m", context_tokens=256)
+    settings = Settings("m", dtype="int4", context_tokens=256)
     assert fit_of(opened, settings, room_on()).plan.weight_bytes > planned
     state = load_state(opened, dtype=torch.float32, weights="packed")
     tie_head(state)
