@@ -154,7 +154,7 @@ def main() -> None:
     results = {subject.name: measure(subject, repeats=arguments.repeats) for subject in subjects}
     print_table(results)
     report = {
-        "machine": _machine(),
+        "machine": machine(),
         "model": arguments.model,
         "dtype": ours.dtype,
         "load_s": round(ours.load_s, 2),
@@ -182,7 +182,8 @@ def _check_answers(core: EngineCore) -> None:
     core.check()
 
 
-def _machine() -> dict[str, Any]:
+def machine() -> dict[str, Any]:
+    """Return what the figures depend on beside the program."""
     import torch
     import transformers
 
