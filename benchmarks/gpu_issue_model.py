@@ -20,7 +20,6 @@ from dataclasses import dataclass, field
 
 from kernel_cases import CASES
 
-SCHEDULERS = 4
 COUNTERS = 6
 PASSES = 12
 """Times that the loop is followed; the second half is told."""

@@ -28,7 +28,8 @@ from localpaged.models.opened_model import bytes_in_form
 from localpaged.models.weight_forms import DENSE, Asked
 
 DOCUMENT = Path(__file__).parents[1] / "docs" / "gpu.md"
-BEGIN, END = "<!-- model: begin -->", "<!-- model: end -->"
+MARKS = ("<!-- model: begin -->", "<!-- model: end -->")
+"""What the tables stand between in the document."""
 
 ELEMENT_BYTES = 2
 """Activations are bfloat16."""
@@ -239,7 +240,7 @@ def _kernel_table(sequences: int) -> str:
     moved = sum(kernel.runs * kernel.moved_bytes for kernel in step) / 1e6
     done = sum(kernel.runs * kernel.operations for kernel in step) / 1e9
     rows.append(["all", "", f"{moved:,.1f}", f"{done:,.2f}", *(f"{t:,.0f}" for t in totals)])
-    return f"A step of {QWEN3_8B} in bfloat16, {title} (c: bound by computing):\n\n{_table(rows)}"
+    return f"A step of {QWEN3_8B} in bfloat16, {title} (c: bound by computing):\n\n{table(rows)}"
 
 
 def _least(kernel: Kernel, card: Peak) -> str:
@@ -260,7 +261,7 @@ def _speed_table() -> str:
                 rows.append([f"{name}, {kv_format}", str(sequences), *told])
     return (
         f"Tokens a second that cannot be exceeded, weights in bfloat16, {TOKENS:,} tokens a"
-        f" sequence:\n\n{_table(rows)}"
+        f" sequence:\n\n{table(rows)}"
     )
 
 
@@ -277,7 +278,7 @@ def _packed_table() -> str:
                 rows.append([f"{name}, {weights}", str(sequences), *told])
     return (
         "The same with weights in 8 bits and in 4 (the head in 8), KV in bfloat16:"
-        f"\n\n{_table(rows)}"
+        f"\n\n{table(rows)}"
     )
 
 
@@ -294,7 +295,7 @@ def _context_table() -> str:
                 rows.append([f"{name}, {weights}, {kv_format}", *told])
     return (
         "The longest context for which the program's memory plan has room,"
-        f" {TAKEN_BYTES >> 30} GiB of the card taken by others:\n\n{_table(rows)}"
+        f" {TAKEN_BYTES >> 30} GiB of the card taken by others:\n\n{table(rows)}"
     )
 
 
@@ -311,31 +312,37 @@ def _sources() -> str:
                 card.source,
             ]
         )
-    return f"Peak rates:\n\n{_table(rows)}"
+    return f"Peak rates:\n\n{table(rows)}"
 
 
-def _table(rows: Sequence[Sequence[str]]) -> str:
+def table(rows: Sequence[Sequence[str]]) -> str:
     lines = ["| " + " | ".join(row) + " |" for row in rows]
     return "\n".join([lines[0], "|" + "---|" * len(rows[0]), *lines[1:]])
 
 
-def written_in(document: str, text: str) -> str:
-    """Return the document with the tables in their place; raises ValueError where there is none."""
-    pattern = re.compile(f"{re.escape(BEGIN)}.*?{re.escape(END)}", re.DOTALL)
+def written_in(document: str, text: str, marks: tuple[str, str] = MARKS) -> str:
+    """Return the document with tables between its marks; raises ValueError where there are none."""
+    begin, end = marks
+    pattern = re.compile(f"{re.escape(begin)}.*?{re.escape(end)}", re.DOTALL)
     if not pattern.search(document):
-        raise ValueError(f"{DOCUMENT} has no place for the tables")
-    return pattern.sub(lambda found: f"{BEGIN}\n\n{text}\n\n{END}", document)
+        raise ValueError(f"{DOCUMENT} has no place for the tables of {begin}")
+    return pattern.sub(lambda found: f"{begin}\n\n{text}\n\n{end}", document)
+
+
+def print_or_write(text: str, marks: tuple[str, str], *, title: str) -> int:
+    """Do what the command line says: print tables, or write them between their marks."""
+    parser = argparse.ArgumentParser(description=title)
+    parser.add_argument("--write", action="store_true", help="write them into docs/gpu.md")
+    if parser.parse_args().write:
+        DOCUMENT.write_text(written_in(DOCUMENT.read_text(), text, marks))
+        return 0
+    print("A MODEL, NOT A MEASUREMENT\n\n" + text)
+    return 0
 
 
 def main() -> int:
     """Print the tables, or write them."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--write", action="store_true", help="write them into docs/gpu.md")
-    if parser.parse_args().write:
-        DOCUMENT.write_text(written_in(DOCUMENT.read_text(), tables()))
-        return 0
-    print("A MODEL, NOT A MEASUREMENT\n\n" + tables())
-    return 0
+    return print_or_write(tables(), MARKS, title=__doc__.splitlines()[0])
 
 
 if __name__ == "__main__":

@@ -10,8 +10,6 @@ constants; nothing of it was measured by us. `--write` brings the tables into do
 
 from __future__ import annotations
 
-import argparse
-import re
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -19,14 +17,15 @@ from dataclasses import dataclass
 import torch
 
 from gpu_check_parts.shapes import MODELS, QWEN3_4B, QWEN3_8B
-from gpu_model import CARDS, DOCUMENT, Peak, _table, kernels_of
+from gpu_model import CARDS, Peak, kernels_of, print_or_write, table
 from localpaged.decoder_config import DecoderConfig
 from localpaged_kernels.card import Card
 from localpaged_kernels.paged_attention.device_rows import DeviceRows
 from localpaged_kernels.paged_attention.triton_launches import programs_of, splits_for
 from localpaged_kernels.paged_attention.triton_shape import PROGRAMS_A_PROCESSOR, shape_of
 
-BEGIN, END = "<!-- step model: begin -->", "<!-- step model: end -->"
+MARKS = ("<!-- step model: begin -->", "<!-- step model: end -->")
+"""What the tables stand between in the document."""
 
 MEASURED = 0.9
 """The share of the published bandwidth that a copy reaches; bars are of what is measured."""
@@ -233,7 +232,7 @@ def _attention_table() -> str:
     rows += [list(_attention_row(*work)) for work in _works()]
     return (
         f"Attention of one layer of {QWEN3_8B}; at least {BAR_ATTENTION:.0%} is the bar from 8"
-        f" sequences of 8,000 tokens on:\n\n{_table(rows)}"
+        f" sequences of 8,000 tokens on:\n\n{table(rows)}"
     )
 
 
@@ -285,7 +284,7 @@ def _step_table() -> str:
                 rows += [list(_step_row(name, card, is_fused=fused)) for fused in (False, True)]
     return (
         f"A step of one sequence of 1,000 tokens as a graph, in bfloat16; at least {BAR_STEP:.0%}"
-        f" is the bar from 4B on:\n\n{_table(rows)}\n\n"
+        f" is the bar from 4B on:\n\n{table(rows)}\n\n"
         f"{QWEN3_4B} on the {CARDS[3].name} meets it up to"
         f" {most_gap_s(CARDS[3], MODELS[QWEN3_4B]) * 1e6:.1f} µs between two nodes."
     )
@@ -349,27 +348,13 @@ def _assumed() -> str:
         f" {GAP_S * 1e6:.1f} µs between two nodes, {TRIP_S * 1e6:.1f} µs to memory and back,"
         f" a draw reads its logits {DRAW_PASSES} times at {PROCESSOR_BYTES} bytes a cycle,"
         f" matrices of one row are read at {OWN_LINEARS:.0%} of the bandwidth by our kernel and by"
-        f" the library at what the table says.\n\n{_table(rows)}"
+        f" the library at what the table says.\n\n{table(rows)}"
     )
-
-
-def written_in(document: str, text: str) -> str:
-    """Return the document with the tables in their place; raises ValueError where there is none."""
-    pattern = re.compile(f"{re.escape(BEGIN)}.*?{re.escape(END)}", re.DOTALL)
-    if not pattern.search(document):
-        raise ValueError(f"{DOCUMENT} has no place for the step's tables")
-    return pattern.sub(lambda found: f"{BEGIN}\n\n{text}\n\n{END}", document)
 
 
 def main() -> int:
     """Print the tables, or write them."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--write", action="store_true", help="write them into docs/gpu.md")
-    if parser.parse_args().write:
-        DOCUMENT.write_text(written_in(DOCUMENT.read_text(), tables()))
-        return 0
-    print("A MODEL, NOT A MEASUREMENT\n\n" + tables())
-    return 0
+    return print_or_write(tables(), MARKS, title=__doc__.splitlines()[0])
 
 
 if __name__ == "__main__":

@@ -49,7 +49,6 @@ MATRICES_A_LAYER = 4
 MATRIX_ROUNDING_BYTES = 2 << 20
 """To which torch rounds each large tensor on a card."""
 
-
 UNRETURNED_BYTES = 64 << 20
 """What is freed while matrices are packed goes back to the system by so much."""
 

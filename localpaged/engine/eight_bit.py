@@ -43,7 +43,7 @@ def can_be_eight_bit(config: DecoderConfig) -> bool:
     if not config.has_pre_norms or config.has_wide_qk_norm:
         return False  # steps that are compiled normalise what is read, and heads one by one
     widths = (config.hidden_size, config.intermediate_size, config.head_dim)
-    blocks = [_block_of(width) for width in widths]
+    blocks = [block_of(width) for width in widths]
     return has_team_steps() and min(blocks) >= SMALLEST_BLOCK
 
 
@@ -102,8 +102,8 @@ def _turned_parts(
     config: DecoderConfig, state: MutableMapping[str, torch.Tensor]
 ) -> Iterator[dict[str, torch.Tensor]]:
     """Yield what is turned: the head, the embeddings, then layer by layer."""
-    hidden = hadamard(_block_of(config.hidden_size))
-    inner = hadamard(_block_of(config.intermediate_size))
+    hidden = hadamard(block_of(config.hidden_size))
+    inner = hadamard(block_of(config.intermediate_size))
     if "rope_factors" in state:
         yield {"rope_factors": state.pop("rope_factors")}
     embed = state.pop("embed.weight")
@@ -154,7 +154,7 @@ def turn(rows: torch.Tensor, block: torch.Tensor) -> torch.Tensor:
 def _turned_layer(
     config: DecoderConfig, layer: dict[str, torch.Tensor], hidden: torch.Tensor, inner: torch.Tensor
 ) -> dict[str, torch.Tensor]:
-    heads = hadamard(_block_of(config.head_dim))
+    heads = hadamard(block_of(config.head_dim))
     for name, norm in (("qkv.weight", "attn_norm.weight"), ("gate_up.weight", "mlp_norm.weight")):
         if not config.has_post_norms:
             layer[name] = layer[name] * layer.pop(norm)
@@ -172,7 +172,8 @@ def _turned_layer(
     return layer
 
 
-def _block_of(width: int) -> int:
+def block_of(width: int) -> int:
+    """Return the size of the matrix that rows of a width are turned with."""
     return min(width & -width, LARGEST_BLOCK)
 
 

@@ -9,11 +9,9 @@ import torch
 
 from localpaged.engine.grouped_matrix import GroupedMatrix, has_groups
 from localpaged.freed_memory import give_back
+from localpaged.memory_plan import UNRETURNED_BYTES
 from localpaged_kernels.cpu_step.huge_pages import Room, room_for
 from localpaged_kernels.cpu_step.matrix import pack, padded_outputs
-
-GIVE_BACK_BYTES = 64 << 20
-"""What is freed goes back to the system by so much: the C library would keep it for later."""
 
 
 class EightBitMatrix:
@@ -71,7 +69,7 @@ def load_matrices(state: dict[str, torch.Tensor], names: Sequence[str]) -> dict[
     for name in names:
         matrices[name] = kind(state, name, room)
         freed_bytes += sizes[name][0]
-        if freed_bytes >= GIVE_BACK_BYTES:
+        if freed_bytes >= UNRETURNED_BYTES:  # the C library would keep it for later
             give_back()
             freed_bytes = 0
     return matrices

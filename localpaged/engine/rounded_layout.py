@@ -8,7 +8,7 @@ from __future__ import annotations
 import torch
 
 from localpaged.decoder_config import DecoderConfig
-from localpaged.engine.eight_bit import LARGEST_BLOCK
+from localpaged.engine.eight_bit import block_of
 
 Layout = dict[str, tuple[tuple[int, ...], torch.dtype]]
 
@@ -54,5 +54,4 @@ def _projection(name: str, rows: int, columns: int) -> Layout:
 
 
 def _turn(width: int) -> tuple[tuple[int, ...], torch.dtype]:
-    size = min(width & -width, LARGEST_BLOCK)
-    return (size, size), torch.float32
+    return (block_of(width), block_of(width)), torch.float32

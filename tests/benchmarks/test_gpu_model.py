@@ -92,7 +92,7 @@ def test_a_smaller_kv_has_room_for_a_longer_context():
 
 def test_the_document_has_the_tables_of_now():
     document = gpu_model.DOCUMENT.read_text()
-    told = document.split(gpu_model.BEGIN)[1].split(gpu_model.END)[0]
+    told = document.split(gpu_model.MARKS[0])[1].split(gpu_model.MARKS[1])[0]
     assert told.strip() == gpu_model.tables(), "run `python benchmarks/gpu_model.py --write`"
     assert "a model, not a measurement" in document.lower()
 

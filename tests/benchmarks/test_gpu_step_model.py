@@ -10,8 +10,8 @@ import pytest
 import gpu_step_model
 from gpu_check_parts.shapes import MODELS, QWEN3_4B, QWEN3_8B
 from gpu_issue_model import cycles_a_pass, loops_of
-from gpu_model import CARDS
-from gpu_step_model import LOOPS, PLAIN, attention, parts_of, step, written_in
+from gpu_model import CARDS, DOCUMENT, written_in
+from gpu_step_model import LOOPS, MARKS, PLAIN, attention, parts_of, step
 
 RTX, H200 = CARDS[1], CARDS[3]
 SCRIPT = Path(gpu_step_model.__file__).with_name("gpu_issue_model.py")
@@ -52,8 +52,8 @@ def test_no_share_is_more_than_all():
 
 
 def test_the_document_has_the_tables_of_now():
-    document = gpu_step_model.DOCUMENT.read_text()
-    told = document.split(gpu_step_model.BEGIN)[1].split(gpu_step_model.END)[0]
+    document = DOCUMENT.read_text()
+    told = document.split(MARKS[0])[1].split(MARKS[1])[0]
     assert told.strip() == gpu_step_model.tables(), (
         "run `python benchmarks/gpu_step_model.py --write`"
     )
@@ -61,7 +61,7 @@ def test_the_document_has_the_tables_of_now():
 
 def test_a_document_without_a_place_for_the_tables_is_refused():
     with pytest.raises(ValueError, match="no place"):
-        written_in("nothing", "tables")
+        written_in("nothing", "tables", MARKS)
 
 
 def test_the_script_says_that_it_measures_nothing(capsys, monkeypatch):
@@ -94,7 +94,7 @@ def test_a_loop_takes_its_stalls_and_what_its_pipe_takes():
 
 def test_the_loop_that_the_model_knows_is_the_one_that_is_compiled():
     triton = pytest.importorskip("triton")
-    table = (gpu_step_model.DOCUMENT.parent / "kernel-builds.md").read_text()
+    table = (DOCUMENT.parent / "kernel-builds.md").read_text()
     if f"by Triton {triton.__version__}:" not in table:
         pytest.skip("other versions make other code")
     done = subprocess.run(
